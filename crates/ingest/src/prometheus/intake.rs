@@ -1,0 +1,579 @@
+//! Where samples of every source come together: label sets to identities, samples to series.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use gpuledger_model::tables::reject::Reject;
+use gpuledger_model::tables::telemetry::{
+    Column, Field, FieldScope, HolderLabel, Host, SeriesKey, SightingKey, SignalSource, Telemetry, Unit,
+};
+use gpuledger_model::time::{HOUR_MS, floor_to};
+use serde::{Deserialize, Serialize};
+
+use super::gate::{Reason, admit, admit_float, admit_signal};
+use super::labels::{Labels, RowIdentity};
+use super::names::{Destination, MetricId, NameTable, SignalPart};
+use super::number::Number;
+use super::signals::sum_parts;
+
+/// What became of the samples of one input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Samples seen: accepted + unmapped + stale + rejected.
+    pub samples: u64,
+    /// Taken.
+    pub accepted: u64,
+    /// Of metrics that feed no field.
+    pub unmapped: u64,
+    /// Prometheus' stale markers: the series ends, nothing is refused.
+    pub stale: u64,
+    /// Refused.
+    pub rejected: u64,
+}
+
+impl Counts {
+    /// Adds another input's counts.
+    pub fn add(&mut self, other: Counts) {
+        self.samples += other.samples;
+        self.accepted += other.accepted;
+        self.unmapped += other.unmapped;
+        self.stale += other.stale;
+        self.rejected += other.rejected;
+    }
+}
+
+/// Rejects of one input, one entry per metric and reason with the first line and the count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rejects {
+    entries: BTreeMap<(String, String), (u64, u64)>,
+}
+
+/// Distinct metrics named in the rejects of one input; beyond, the metric is left out.
+const REJECT_ENTRIES: usize = 500;
+
+impl Rejects {
+    /// Counts one.
+    pub fn add(&mut self, line: u64, field: &str, reason: Reason) {
+        self.add_text(line, field, reason.text());
+    }
+
+    /// Counts one with a text of its own.
+    pub fn add_text(&mut self, line: u64, field: &str, reason: &str) {
+        let field = if self.entries.len() < REJECT_ENTRIES { field } else { "" };
+        let field: String = field.chars().take(200).collect();
+        let entry = self.entries.entry((field, reason.to_string())).or_insert((line, 0));
+        entry.0 = entry.0.min(line);
+        entry.1 += 1;
+    }
+
+    /// Rows refused.
+    pub fn count(&self) -> u64 {
+        self.entries.values().map(|entry| entry.1).sum()
+    }
+
+    /// As rows of the `rejects` table.
+    pub fn into_rows(self, file: &str) -> Vec<Reject> {
+        self.entries
+            .into_iter()
+            .map(|((field, reason), (line, count))| Reject { file: file.to_string(), line, field, reason, count })
+            .collect()
+    }
+}
+
+/// A part of a host or holder signal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SignalPartKey {
+    /// What it is about.
+    pub source: SignalSource,
+    /// Which signal.
+    pub part: SignalPart,
+    /// Producer.
+    pub producer: String,
+    /// The part: processor and mode, container, engine.
+    pub key: String,
+}
+
+/// What is known of a scraped target, to give its empty scrapes a producer and host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetScrapes {
+    /// Hosts and producers of its device rows.
+    pub producers: BTreeSet<(Host, String)>,
+    /// Times of scrapes without a device row.
+    pub empty_times_ms: BTreeSet<i64>,
+    /// Whether it ever gave a host or holder signal.
+    pub gives_signals: bool,
+}
+
+/// All that was read from some inputs; parts of a whole add up in any order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Device series, sightings, labels and scrapes, not canonical yet; its `signals` stay empty.
+    pub telemetry: Telemetry,
+    /// Parts of signals.
+    pub signal_parts: BTreeMap<SignalPartKey, Column>,
+    /// Targets scraped as files.
+    pub targets: BTreeMap<String, TargetScrapes>,
+    /// Pods proven to be exporters: (namespace, pod).
+    pub exporter_pods: BTreeSet<(String, String)>,
+}
+
+impl Collected {
+    /// Adds another part.
+    pub fn merge(&mut self, other: Collected) {
+        self.telemetry.merge(other.telemetry);
+        for (key, column) in other.signal_parts {
+            let own = self.signal_parts.entry(key).or_default();
+            own.times_ms.extend(column.times_ms);
+            own.values.extend(column.values);
+        }
+        for (name, scrapes) in other.targets {
+            let own = self.targets.entry(name).or_default();
+            own.producers.extend(scrapes.producers);
+            own.empty_times_ms.extend(scrapes.empty_times_ms);
+            own.gives_signals |= scrapes.gives_signals;
+        }
+        self.exporter_pods.extend(other.exporter_pods);
+    }
+
+    /// The canonical table.
+    pub fn into_telemetry(mut self) -> Telemetry {
+        let mut telemetry = std::mem::take(&mut self.telemetry);
+        for (name, scrapes) in &self.targets {
+            if scrapes.empty_times_ms.is_empty() {
+                continue;
+            }
+            let own = (Host { cluster: None, name: name.clone() }, name.clone());
+            // An empty scrape says that the exporter lives and sees no device. Which exporter is plain
+            // where the target has had one; a target with several says of each by its own rows only.
+            let producer = match (scrapes.producers.first(), scrapes.producers.len()) {
+                (Some(producer), 1) => producer.clone(),
+                (None, _) if !scrapes.gives_signals => own,
+                _ => continue,
+            };
+            telemetry.scrapes.entry(producer).or_default().extend(&scrapes.empty_times_ms);
+        }
+        telemetry.holder_labels.retain(|(_, _, label), _| match label {
+            HolderLabel::Pod { namespace, pod } => {
+                self.exporter_pods.is_empty() || !self.exporter_pods.contains(&(namespace.clone(), pod.clone()))
+            }
+            HolderLabel::Job(_) => true,
+        });
+        let mut parts = Telemetry::default();
+        let keys: Vec<SignalPartKey> = self.signal_parts.keys().cloned().collect();
+        let mut canonical = BTreeMap::new();
+        for key in keys {
+            if let Some(mut column) = self.signal_parts.remove(&key) {
+                sort_column(&mut column);
+                canonical.insert(key, column);
+            }
+        }
+        parts.signals = sum_parts(&canonical);
+        telemetry.merge(parts);
+        telemetry.canonicalize();
+        telemetry
+    }
+}
+
+/// Ascending times, the greatest value of each.
+fn sort_column(column: &mut Column) {
+    if column.times_ms.windows(2).all(|pair| pair[0] < pair[1]) {
+        return;
+    }
+    let mut values: BTreeMap<i64, i64> = BTreeMap::new();
+    for (time_ms, value) in column.times_ms.iter().zip(&column.values) {
+        let own = values.entry(*time_ms).or_insert(*value);
+        *own = (*own).max(*value);
+    }
+    *column = Column { times_ms: values.keys().copied().collect(), values: values.values().copied().collect() };
+}
+
+/// A set of labels met before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LabelSetId(u32);
+
+/// Collects samples. One intake may read many inputs; its caches make a known series cost a lookup.
+#[derive(Debug, Default)]
+pub struct Intake {
+    sets: Vec<LabelSet>,
+    targets: HashMap<String, Target>,
+    series: Slots<(SeriesKey, bool), Column>,
+    parts: Slots<SignalPartKey, Column>,
+    sightings: Slots<SightingKey, Option<(i64, i64)>>,
+    holders: Slots<(Host, Unit, HolderLabel), TimeSet>,
+    scrapes: Slots<(Host, String), TimeSet>,
+    exporter_pods: BTreeSet<(String, String)>,
+    device_rows: u64,
+}
+
+#[derive(Debug, Default)]
+struct Target {
+    by_text: HashMap<Box<[u8]>, LabelSetId>,
+    scrapes: TargetScrapes,
+}
+
+#[derive(Debug)]
+struct LabelSet {
+    target: String,
+    labels: Labels,
+    identity: RowIdentity,
+    routes: Vec<(MetricId, Vec<Route>)>,
+    /// The time at which scrape and labels were last noted.
+    noted_ms: Option<i64>,
+    /// The time and hour of the last accepted sample, and that hour's sighting.
+    sighted_ms: Option<i64>,
+    hour_ms: i64,
+    sighting: Option<usize>,
+    scrape: Option<usize>,
+    holders: Vec<usize>,
+}
+
+/// Where samples of one metric with one label set go.
+#[derive(Clone, Copy, Debug)]
+enum Route {
+    Device { slot: usize, mapping: usize, field: Field },
+    Signal { slot: usize, mapping: usize },
+    Refused(Reason),
+}
+
+/// Values by key, reached by index once the key is known.
+#[derive(Debug)]
+struct Slots<K, V> {
+    ids: HashMap<K, usize>,
+    values: Vec<V>,
+}
+
+impl<K, V> Default for Slots<K, V> {
+    fn default() -> Self {
+        Slots { ids: HashMap::new(), values: Vec::new() }
+    }
+}
+
+impl<K: std::hash::Hash + Eq + Ord, V: Default> Slots<K, V> {
+    fn slot(&mut self, key: K) -> usize {
+        *self.ids.entry(key).or_insert_with(|| {
+            self.values.push(V::default());
+            self.values.len() - 1
+        })
+    }
+
+    fn get(&mut self, slot: usize) -> Option<&mut V> {
+        self.values.get_mut(slot)
+    }
+
+    fn into_pairs(self) -> impl Iterator<Item = (K, V)> {
+        let mut values: Vec<Option<V>> = self.values.into_iter().map(Some).collect();
+        let pairs: BTreeMap<K, usize> = self.ids.into_iter().collect();
+        pairs.into_iter().filter_map(move |(key, slot)| Some((key, values.get_mut(slot)?.take()?)))
+    }
+}
+
+/// Times with cheap repeats: compacted whenever it has doubled.
+#[derive(Debug, Default)]
+struct TimeSet {
+    times_ms: Vec<i64>,
+    compact_at: usize,
+}
+
+impl TimeSet {
+    fn push(&mut self, time_ms: i64) {
+        if self.times_ms.last() == Some(&time_ms) {
+            return;
+        }
+        self.times_ms.push(time_ms);
+        if self.times_ms.len() >= self.compact_at.max(4_096) {
+            self.times_ms.sort_unstable();
+            self.times_ms.dedup();
+            self.compact_at = self.times_ms.len() * 2;
+        }
+    }
+}
+
+/// Label texts remembered per target; beyond, the memory is started anew.
+const LABEL_TEXTS_PER_TARGET: usize = 200_000;
+
+impl Intake {
+    /// An empty one.
+    pub fn new() -> Intake {
+        Intake::default()
+    }
+
+    /// The id of labels known by their raw text.
+    pub fn known_labels(&self, target: &str, text: &[u8]) -> Option<LabelSetId> {
+        self.targets.get(target)?.by_text.get(text).copied()
+    }
+
+    /// Remembers labels under their raw text.
+    pub fn remember_labels(&mut self, target: &str, text: &[u8], labels: Labels) -> LabelSetId {
+        let id = self.add_labels(target, labels);
+        let texts = &mut self.targets.entry(target.to_string()).or_default().by_text;
+        if texts.len() >= LABEL_TEXTS_PER_TARGET {
+            texts.clear();
+        }
+        texts.insert(text.into(), id);
+        id
+    }
+
+    /// A new set of labels of a target.
+    pub fn add_labels(&mut self, target: &str, labels: Labels) -> LabelSetId {
+        let identity = labels.identify(target);
+        if let Some(pod) = &identity.exporter_pod {
+            self.exporter_pods.insert(pod.clone());
+        }
+        let id = LabelSetId(u32::try_from(self.sets.len()).unwrap_or(u32::MAX));
+        self.sets.push(LabelSet {
+            target: target.to_string(),
+            labels,
+            identity,
+            routes: Vec::new(),
+            noted_ms: None,
+            sighted_ms: None,
+            hour_ms: 0,
+            sighting: None,
+            scrape: None,
+            holders: Vec::new(),
+        });
+        id
+    }
+
+    /// Begins a scrape file.
+    pub fn begin_scrape(&mut self) {
+        self.device_rows = 0;
+    }
+
+    /// Ends a scrape file: one without a device row still says that its target was scraped.
+    pub fn end_scrape(&mut self, target: &str, time_ms: Option<i64>) {
+        if let Some(time_ms) = time_ms
+            && self.device_rows == 0
+        {
+            let target = self.targets.entry(target.to_string()).or_default();
+            target.scrapes.empty_times_ms.insert(time_ms);
+        }
+    }
+
+    /// Takes one sample of text; `Ok(false)` if its labels make it none of ours.
+    pub fn sample(&mut self, id: LabelSetId, metric: MetricId, time_ms: i64, number: &Number) -> Result<bool, Reason> {
+        self.take(id, metric, time_ms, Value::Exact(number))
+    }
+
+    /// Takes one sample of a float column.
+    pub fn sample_float(&mut self, id: LabelSetId, metric: MetricId, time_ms: i64, value: f64) -> Result<bool, Reason> {
+        self.take(id, metric, time_ms, Value::Float(value))
+    }
+
+    /// All that was read.
+    pub fn finish(self) -> Collected {
+        let mut collected = Collected { exporter_pods: self.exporter_pods, ..Collected::default() };
+        for ((key, is_secondary), column) in self.series.into_pairs() {
+            let telemetry = &mut collected.telemetry;
+            let into = if is_secondary { &mut telemetry.vgpu_series } else { &mut telemetry.series };
+            if !column.times_ms.is_empty() {
+                into.insert(key, column);
+            }
+        }
+        collected.signal_parts = self.parts.into_pairs().filter(|part| !part.1.times_ms.is_empty()).collect();
+        for (key, span) in self.sightings.into_pairs() {
+            if let Some(span) = span {
+                collected.telemetry.sightings.insert(key, span);
+            }
+        }
+        collected.telemetry.holder_labels = self.holders.into_pairs().map(|(k, set)| (k, set.times_ms)).collect();
+        collected.telemetry.scrapes = self.scrapes.into_pairs().map(|(k, set)| (k, set.times_ms)).collect();
+        for (name, target) in self.targets {
+            if target.scrapes != TargetScrapes::default() {
+                collected.targets.insert(name, target.scrapes);
+            }
+        }
+        collected
+    }
+
+    fn take(&mut self, id: LabelSetId, metric: MetricId, time_ms: i64, value: Value<'_>) -> Result<bool, Reason> {
+        let table = NameTable::get();
+        let at = id.0 as usize;
+        let known = self.sets.get(at).and_then(|set| set.routes.iter().position(|route| route.0 == metric));
+        let route_at = match known {
+            Some(route_at) => route_at,
+            None => self.add_route(at, metric),
+        };
+        let mut is_ours = false;
+        let mut first_reason = None;
+        let routes = self.sets.get(at).and_then(|set| set.routes.get(route_at)).map(|route| route.1.len()).unwrap_or(0);
+        for step in 0..routes {
+            let Some(route) = self.sets.get(at).and_then(|set| set.routes.get(route_at)?.1.get(step).copied()) else {
+                continue;
+            };
+            let taken = match route {
+                Route::Refused(reason) => Err(reason),
+                Route::Device { slot, mapping, field } => {
+                    self.note(at, time_ms);
+                    let Some(mapping) = table.mappings(metric).get(mapping) else { continue };
+                    let steps = match value {
+                        Value::Exact(number) => admit(field, &mapping.scale, number),
+                        Value::Float(value) => admit_float(field, &mapping.scale, value),
+                    };
+                    steps.map(|steps| {
+                        if let Some(column) = self.series.get(slot) {
+                            column.push(time_ms, steps);
+                        }
+                        self.sight(at, time_ms);
+                    })
+                }
+                Route::Signal { slot, mapping } => {
+                    let Some(mapping) = table.mappings(metric).get(mapping) else { continue };
+                    let number = match value {
+                        Value::Exact(number) => *number,
+                        Value::Float(value) => Number::from_f64(value),
+                    };
+                    admit_signal(&mapping.scale, &number).map(|steps| {
+                        if let Some(column) = self.parts.get(slot) {
+                            column.push(time_ms, steps);
+                        }
+                    })
+                }
+            };
+            match taken {
+                Ok(()) => is_ours = true,
+                Err(reason) => first_reason = first_reason.or(Some(reason)),
+            }
+        }
+        match first_reason {
+            Some(reason) if !is_ours => Err(reason),
+            _ => Ok(is_ours),
+        }
+    }
+
+    fn add_route(&mut self, at: usize, metric: MetricId) -> usize {
+        let mut routes = Vec::new();
+        let Some(set) = self.sets.get_mut(at) else { return usize::MAX };
+        for (mapping_at, mapping) in NameTable::get().mappings(metric).iter().enumerate() {
+            if let Some(condition) = &mapping.condition
+                && !condition.holds(|name| set.labels.get(name))
+            {
+                continue;
+            }
+            let identity = &set.identity;
+            routes.push(match mapping.destination {
+                Destination::Device(field) => match &identity.unit {
+                    None => Route::Refused(Reason::NoDevice),
+                    Some(unit) => {
+                        let instance = match field.scope() {
+                            FieldScope::Unit => unit.instance.clone(),
+                            // Board values repeat on the rows of a board's instances.
+                            FieldScope::Board => None,
+                        };
+                        let key = SeriesKey {
+                            host: identity.host.clone(),
+                            unit: Unit { uuid: unit.uuid.clone(), instance },
+                            field,
+                            producer: identity.producer.clone(),
+                        };
+                        let is_secondary = identity.is_virtual || mapping.is_secondary;
+                        Route::Device { slot: self.series.slot((key, is_secondary)), mapping: mapping_at, field }
+                    }
+                },
+                Destination::Signal(part) => match signal_source(part, set) {
+                    None => Route::Refused(Reason::NoHolder),
+                    Some(source) => {
+                        let key = SignalPartKey {
+                            source,
+                            part,
+                            producer: identity.producer.clone(),
+                            key: set.labels.part_key(&mapping.parts),
+                        };
+                        let target = self.targets.entry(set.target.clone()).or_default();
+                        target.scrapes.gives_signals = true;
+                        Route::Signal { slot: self.parts.slot(key), mapping: mapping_at }
+                    }
+                },
+            });
+        }
+        set.routes.push((metric, routes));
+        set.routes.len() - 1
+    }
+
+    /// A device row stands at this time: its producer was scraped, its labels stood.
+    fn note(&mut self, at: usize, time_ms: i64) {
+        self.device_rows += 1;
+        let Some(set) = self.sets.get_mut(at) else { return };
+        if set.noted_ms == Some(time_ms) {
+            return;
+        }
+        set.noted_ms = Some(time_ms);
+        let scrape = match set.scrape {
+            Some(slot) => slot,
+            None => {
+                let producer = (set.identity.host.clone(), set.identity.producer.clone());
+                let slot = self.scrapes.slot(producer.clone());
+                set.scrape = Some(slot);
+                let target = self.targets.entry(set.target.clone()).or_default();
+                target.scrapes.producers.insert(producer);
+                if let Some(unit) = &set.identity.unit {
+                    let key = |label: &HolderLabel| (set.identity.host.clone(), unit.clone(), label.clone());
+                    set.holders = set.identity.holders.iter().map(|label| self.holders.slot(key(label))).collect();
+                }
+                slot
+            }
+        };
+        if let Some(times) = self.scrapes.get(scrape) {
+            times.push(time_ms);
+        }
+        for slot in &set.holders {
+            if let Some(times) = self.holders.get(*slot) {
+                times.push(time_ms);
+            }
+        }
+    }
+
+    /// A sample was accepted at this time.
+    fn sight(&mut self, at: usize, time_ms: i64) {
+        let Some(set) = self.sets.get_mut(at) else { return };
+        if set.sighted_ms == Some(time_ms) {
+            return;
+        }
+        set.sighted_ms = Some(time_ms);
+        let hour_ms = floor_to(time_ms, HOUR_MS);
+        let slot = match set.sighting {
+            Some(slot) if set.hour_ms == hour_ms => slot,
+            _ => {
+                let Some(unit) = &set.identity.unit else { return };
+                let slot = self.sightings.slot(SightingKey {
+                    host: set.identity.host.clone(),
+                    unit: unit.clone(),
+                    hour_ms,
+                    index: set.identity.index,
+                    model: set.identity.model.clone(),
+                    profile: set.identity.profile.clone(),
+                });
+                set.hour_ms = hour_ms;
+                set.sighting = Some(slot);
+                slot
+            }
+        };
+        if let Some(span) = self.sightings.get(slot) {
+            let (first, last) = span.unwrap_or((time_ms, time_ms));
+            *span = Some((first.min(time_ms), last.max(time_ms)));
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Exact(&'a Number),
+    Float(f64),
+}
+
+fn signal_source(part: SignalPart, set: &LabelSet) -> Option<SignalSource> {
+    use gpuledger_model::tables::telemetry::SignalField;
+    let pod = || {
+        set.labels.pod().map(|(namespace, pod)| SignalSource::Pod { namespace: namespace.into(), pod: pod.into() })
+    };
+    match part {
+        SignalPart::Whole(SignalField::HostCpuTotal | SignalField::HostCpuIdle | SignalField::HostCpuIowait) => {
+            Some(SignalSource::Host(set.identity.host.clone()))
+        }
+        SignalPart::Whole(SignalField::RequestsRunning | SignalField::RequestsWaiting) => {
+            Some(pod().unwrap_or_else(|| SignalSource::Address(set.identity.address.clone())))
+        }
+        SignalPart::Whole(SignalField::HolderCpuUsed | SignalField::HolderCpuLimit)
+        | SignalPart::CpuQuota
+        | SignalPart::CpuPeriod => pod(),
+    }
+}
