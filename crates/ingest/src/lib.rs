@@ -10,7 +10,13 @@
 
 use gpuledger_model::tables::reject::{Notice, Reject};
 
+pub mod focus;
+pub mod kubernetes;
+pub mod placements;
 pub mod prometheus;
+
+mod declared;
+mod refusals;
 
 /// What a parser made of one input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
