@@ -118,6 +118,9 @@ pub struct WindowSet {
 }
 
 impl WindowSet {
+    /// No time at all.
+    pub const EMPTY: WindowSet = WindowSet { parts: Vec::new() };
+
     /// From windows in any order, overlapping or not.
     pub fn from_windows(mut windows: Vec<Window>) -> WindowSet {
         windows.retain(|w| !w.is_empty());

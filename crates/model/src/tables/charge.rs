@@ -92,8 +92,11 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// `provider/account/period/currency`.
+    /// `provider/account/period/currency`; an estimate's scope is `estimate:<cloud>` alone.
     pub fn id(&self) -> String {
+        if self.provider.starts_with("estimate:") {
+            return self.provider.clone();
+        }
         format!("{}/{}/{}/{}", self.provider, self.account, self.period, self.currency)
     }
 }

@@ -1,0 +1,82 @@
+//! When a machine was there: paid time within a charge period (ACCOUNTING section 2).
+
+use gpuledger_model::tables::posting::PlacedBy;
+use gpuledger_model::time::{HOUR_MS, Window, WindowSet};
+
+/// Signs of life of a machine.
+#[derive(Clone, Debug, Default)]
+pub struct Signs {
+    /// From its first to its last sign by source: hours of samples, node objects, holders.
+    pub spans: Vec<Window>,
+    /// Seconds with samples or holdings: the first to be paid.
+    pub busy: WindowSet,
+}
+
+/// Paid time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paid {
+    /// The paid milliseconds.
+    pub time: WindowSet,
+    /// How they were placed.
+    pub placed_by: PlacedBy,
+}
+
+impl Signs {
+    /// From the first to the last sign within a period, gaps included.
+    pub fn evidence(&self, period: Window) -> Option<Window> {
+        let clipped: Vec<Window> = self.spans.iter().map(|w| w.intersect(period)).filter(|w| !w.is_empty()).collect();
+        let from = clipped.iter().map(|w| w.from_ms).min()?;
+        let to = clipped.iter().map(|w| w.to_ms).max()?;
+        Some(Window::new(from, to))
+    }
+}
+
+/// Places billed time in its charge period. Billed time that is unknown or not above zero is the evidence.
+pub fn paid_time(period: Window, billed_ms: Option<i64>, signs: &Signs) -> Paid {
+    let Some(evidence) = signs.evidence(period) else {
+        return Paid { time: WindowSet::from_windows(vec![period]), placed_by: PlacedBy::Period };
+    };
+    let placed_by = if period.duration_ms() <= HOUR_MS { PlacedBy::Rows } else { PlacedBy::Evidence };
+    let billed = billed_ms.filter(|b| *b > 0).map(|b| b.min(period.duration_ms())).unwrap_or(evidence.duration_ms());
+    let seen = WindowSet::from_windows(vec![evidence]);
+    let time = if evidence.duration_ms() > billed {
+        let first = signs.busy.clipped(evidence).earliest(billed);
+        let rest = seen.minus(&first).minus(&signs.busy).earliest(billed - first.duration_ms());
+        first.union(&rest)
+    } else {
+        let missing = billed - evidence.duration_ms();
+        let back = missing.min(evidence.from_ms - period.from_ms);
+        let forward = (missing - back).min(period.to_ms - evidence.to_ms);
+        WindowSet::from_windows(vec![Window::new(evidence.from_ms - back, evidence.to_ms + forward)])
+    };
+    Paid { time, placed_by }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn day() -> Window {
+        Window::new(0, 24 * HOUR_MS)
+    }
+
+    fn hours(from: i64, to: i64) -> Window {
+        Window::new(from * HOUR_MS, to * HOUR_MS)
+    }
+
+    #[test]
+    fn evidence_shorter_than_billed_is_extended_back_then_forward() {
+        let signs = Signs { spans: vec![hours(2, 4)], busy: WindowSet::from_windows(vec![hours(2, 4)]) };
+        assert_eq!(paid_time(day(), Some(3 * HOUR_MS), &signs).time.parts(), &[hours(1, 4)]);
+        assert_eq!(paid_time(day(), Some(6 * HOUR_MS), &signs).time.parts(), &[hours(0, 6)]);
+        assert_eq!(paid_time(day(), None, &signs).time.parts(), &[hours(2, 4)]);
+    }
+
+    #[test]
+    fn evidence_longer_than_billed_pays_samples_and_holdings_first() {
+        let signs = Signs { spans: vec![hours(0, 10)], busy: WindowSet::from_windows(vec![hours(6, 8)]) };
+        assert_eq!(paid_time(day(), Some(HOUR_MS), &signs).time.parts(), &[hours(6, 7)]);
+        assert_eq!(paid_time(day(), Some(3 * HOUR_MS), &signs).time.parts(), &[hours(0, 1), hours(6, 8)]);
+        assert_eq!(paid_time(day(), Some(3 * HOUR_MS), &Signs::default()).placed_by, PlacedBy::Period);
+    }
+}

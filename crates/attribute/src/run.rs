@@ -1,0 +1,622 @@
+//! The whole accounting of one set of tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpuledger_model::cause::{Cause, Class, Confidence, Part, State};
+use gpuledger_model::money::Decimal;
+use gpuledger_model::price::PriceList;
+use gpuledger_model::tables::charge::{Charge, Scope};
+use gpuledger_model::tables::placement::{Holder, Placements, RecordKind};
+use gpuledger_model::tables::posting::{Finding, Ledger, PlacedBy, Posting};
+use gpuledger_model::tables::telemetry::Telemetry;
+use gpuledger_model::time::{HOUR_MS, Window, WindowSet, floor_to, format_rfc3339};
+
+use crate::find::{self, Ground, MoneyStretch};
+use crate::ladder::{self, Remark};
+use crate::machine::{self, Machine};
+use crate::observe::{self, Index, MachineRecord};
+use crate::paid::{self, Signs};
+use crate::pool::{self, BillKind, RowFacts};
+use crate::post::{self, Grouped, Pool};
+use crate::rules::RuleBook;
+use crate::spread::{NOBODY, Spreader};
+use crate::window::WindowField;
+
+/// The tables of a run.
+pub struct Input<'a> {
+    /// Canonical telemetry.
+    pub telemetry: &'a Telemetry,
+    /// Placements.
+    pub placements: &'a Placements,
+    /// Bill rows of the scopes that were not refused, in order of content.
+    pub charges: &'a [Charge],
+    /// Price list.
+    pub prices: &'a PriceList,
+    /// Rule book.
+    pub book: &'a RuleBook,
+}
+
+/// What a run yields.
+pub struct Attribution {
+    /// Postings, closings, findings.
+    pub ledger: Ledger,
+    /// Holders that only labels know.
+    pub label_holders: Vec<Holder>,
+    /// Records of the machines: the evidence.
+    pub records: Vec<MachineRecord>,
+}
+
+/// Attributes. Same inputs, same bytes (ATTR-2).
+pub fn attribute(input: &Input<'_>) -> Attribution {
+    let book = input.book;
+    let facts: Vec<RowFacts> = input.charges.iter().map(|c| pool::row_facts(c, input.prices, book)).collect();
+    let (machines, remarks) = machine::join(input.telemetry, input.placements, input.charges, &facts, input.prices);
+    let by_id: BTreeMap<&str, usize> = machines.iter().enumerate().map(|(at, m)| (m.id.as_str(), at)).collect();
+    let index = Index::new(input.telemetry, input.placements);
+
+    // Machine usage rows by machine and charge period.
+    let mut usage: Vec<BTreeMap<Window, Vec<usize>>> = vec![BTreeMap::new(); machines.len()];
+    let mut usage_machine: Vec<Option<usize>> = vec![None; input.charges.len()];
+    for (at, (charge, row)) in input.charges.iter().zip(&facts).enumerate() {
+        if !row.is_machine_usage || pool::bill_kind(charge, book).is_some() {
+            continue;
+        }
+        if let Some(machine) = by_id.get(row.machine.as_str()).filter(|m| machines[**m].has_accelerators) {
+            usage_machine[at] = Some(*machine);
+            usage[*machine].entry(charge.charge_window()).or_default().push(at);
+        }
+    }
+    let last_sample_ms = input.telemetry.last_sample_ms();
+    let data_end_ms = end_of_data(input, &usage);
+    let dump_ends: Vec<i64> = usage.iter().map(|periods| dump_end(periods, last_sample_ms, data_end_ms)).collect();
+
+    // The record of each machine.
+    let spans: Vec<SignSpans> = machines.iter().enumerate().map(|(at, m)| SignSpans::of(m, input, dump_ends[at], data_end_ms)).collect();
+    let (records, label_holders) = records(&machines, &spans, &usage, &index, input);
+    let holders: Vec<Holder> = input.placements.holders.iter().chain(&label_holders).cloned().collect();
+    let (verdicts, ladder_remarks) = ladder::judge(&records, &holders, &index, book);
+
+    let scales = post::scope_scales(input.charges);
+    let ids = post::pool_ids(input.charges);
+    let pool_of = |at: usize| {
+        let charge = &input.charges[at];
+        let scale = scales.get(&charge.scope).copied().unwrap_or(gpuledger_model::money::SCOPE_SCALE_MIN);
+        let units = charge.effective.rescaled(scale).map(|d| d.mantissa).unwrap_or(0);
+        Pool { id: ids[at].clone(), scope: &charge.scope, units, scale, state: State::Reconciled }
+    };
+
+    let mut poster = Poster { book, holders: &holders, postings: Vec::new(), ground: Ground::default(), findings: Vec::new() };
+    let mut seen_rows = vec![false; input.charges.len()];
+    for (at, record) in records.iter().enumerate() {
+        let signs = spans[at].signs(record);
+        let unit_ids = unit_ids(record);
+        let spreader = Spreader {
+            record,
+            verdicts: &verdicts[at],
+            placements: input.placements,
+            holders: &holders,
+            dump_end_ms: dump_ends[at],
+            data_end_ms,
+            unit_ids: &unit_ids,
+        };
+        let mut counted = WindowSet::default();
+        for (period, rows) in &usage[at] {
+            if signs.evidence(*period).is_none() {
+                continue;
+            }
+            let devices = devices_of(record, *period);
+            let billed_ms = rows.iter().filter_map(|row| facts[*row].hours?.instance_ms(devices)).reduce(|a, b| a.saturating_add(b));
+            let paid = paid::paid_time(*period, billed_ms, &signs);
+            let pools: Vec<Pool<'_>> = rows.iter().map(|row| pool_of(*row)).collect();
+            if poster.machine(&spreader, &paid, &pools, &mut counted) {
+                for row in rows {
+                    seen_rows[*row] = true;
+                }
+            }
+        }
+        poster.estimate(&spreader, &signs, &spans[at], &usage[at], input.prices, &mut counted);
+    }
+    for (at, charge) in input.charges.iter().enumerate() {
+        if !seen_rows[at] {
+            let machine = usage_machine[at].map(|m| &machines[m]);
+            poster.bill_only(charge, &facts[at], &pool_of(at), machine, &machines, &usage, &spans, &records);
+        }
+    }
+    for record in &records {
+        poster.machine_findings(record);
+    }
+    poster.remarks(&remarks, &ladder_remarks);
+    let Poster { mut postings, ground, mut findings, .. } = poster;
+    postings.sort_by(|a, b| {
+        (&a.scope, a.hour_ms, &a.device, &a.machine, &a.holder, a.cause.as_str(), a.part, &a.pool).cmp(&(
+            &b.scope,
+            b.hour_ms,
+            &b.device,
+            &b.machine,
+            &b.holder,
+            b.cause.as_str(),
+            b.part,
+            &b.pool,
+        ))
+    });
+    let closings = post::closings(input.charges, &scales, &postings);
+    let figures = |_: &str, devices: &[String], window: Window| figures_of(&records, devices, window);
+    let mut costly = ground.findings(book, &figures);
+    costly.append(&mut findings);
+    Attribution { ledger: Ledger { postings, closings, findings: costly }, label_holders, records }
+}
+
+fn unit_ids(record: &MachineRecord) -> Vec<&str> {
+    let mut ids: Vec<&str> = record.units.iter().map(|u| u.id.as_str()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// Devices of a machine in a period: what accelerator-hours are divided by.
+fn devices_of(record: &MachineRecord, period: Window) -> u32 {
+    let mut by_hour: BTreeMap<i64, BTreeSet<&str>> = BTreeMap::new();
+    for unit in &record.units {
+        let own = unit.window.intersect(period);
+        if !own.is_empty() {
+            by_hour.entry(floor_to(own.from_ms, HOUR_MS)).or_default().insert(&unit.board);
+        }
+    }
+    let most = by_hour.values().map(|boards| boards.len() as u32).max().unwrap_or(1);
+    if record.machine.catalogue_devices > 0 { record.machine.catalogue_devices } else { most }
+}
+
+/// The latest sample, scheduler time or end of machine usage.
+fn end_of_data(input: &Input<'_>, usage: &[BTreeMap<Window, Vec<usize>>]) -> i64 {
+    let samples = input.telemetry.last_sample_ms();
+    let nodes = input.placements.nodes.iter().flat_map(|n| [n.from_ms, n.to_ms, n.last_record_ms]).flatten().max();
+    let holders = input.placements.holders.iter().flat_map(|h| [Some(h.from_ms), h.to_ms, h.last_record_ms]).flatten().max();
+    let charges = usage.iter().flat_map(|u| u.keys()).map(|w| w.to_ms).max();
+    [samples, nodes, holders, charges].into_iter().flatten().max().unwrap_or(0)
+}
+
+/// After a single dump, what is alive lasts at most to the end of the machine's charge period that holds the
+/// last sample of all.
+fn dump_end(periods: &BTreeMap<Window, Vec<usize>>, last_sample_ms: Option<i64>, data_end_ms: i64) -> i64 {
+    match last_sample_ms {
+        None => data_end_ms,
+        Some(last) => periods.keys().filter(|w| w.contains(last)).map(|w| w.to_ms).max().unwrap_or(last).min(data_end_ms),
+    }
+}
+
+/// The spans of a machine's signs that do not come from samples.
+struct SignSpans {
+    nodes: Vec<Window>,
+    holders: Vec<Window>,
+    /// Latest sample or scheduler time.
+    last_time_ms: Option<i64>,
+}
+
+impl SignSpans {
+    fn of(machine: &Machine, input: &Input<'_>, dump_end_ms: i64, data_end_ms: i64) -> SignSpans {
+        let mut nodes = Vec::new();
+        let mut holders = Vec::new();
+        let mut times: Vec<i64> = Vec::new();
+        for span in &machine.nodes {
+            if let Some(at) = span.node {
+                let node = &input.placements.nodes[at];
+                times.extend([node.from_ms, node.to_ms, node.last_record_ms].into_iter().flatten());
+                if let Some(from) = node.from_ms {
+                    nodes.push(Window::new(from, node.to_ms.unwrap_or(data_end_ms)).intersect(span.window));
+                }
+            }
+            for holder in &input.placements.holders {
+                if holder.cluster != span.cluster || !holder.claims.iter().any(|c| c.node == span.name) {
+                    continue;
+                }
+                let open = if holder.record == RecordKind::KubernetesDump { dump_end_ms } else { data_end_ms };
+                let own = Window::new(holder.from_ms, holder.to_ms.unwrap_or(open)).intersect(span.window);
+                if !own.is_empty() {
+                    holders.push(own);
+                    times.push(own.from_ms);
+                    times.extend(holder.to_ms.filter(|t| *t <= span.window.to_ms));
+                    times.extend(holder.last_record_ms.filter(|t| span.window.contains(*t)));
+                }
+            }
+        }
+        SignSpans { nodes, holders, last_time_ms: times.into_iter().max() }
+    }
+
+    fn signs(&self, record: &MachineRecord) -> Signs {
+        let samples = record.sample_hours.values().map(|(first, last)| Window::new(*first, *last + 1));
+        let spans = samples.chain(self.nodes.iter().copied()).chain(self.holders.iter().copied()).collect();
+        let busy = record.observed.union(&WindowSet::from_windows(self.holders.clone()));
+        Signs { spans, busy }
+    }
+}
+
+/// Records of all machines, on as many threads as the machine has; the order of threads leaves no trace.
+fn records(machines: &[Machine], spans: &[SignSpans], usage: &[BTreeMap<Window, Vec<usize>>], index: &Index<'_>, input: &Input<'_>) -> (Vec<MachineRecord>, Vec<Holder>) {
+    let one = |at: usize| {
+        let machine = &machines[at];
+        let mut windows: Vec<Window> = usage[at].keys().copied().collect();
+        windows.extend(index.sample_window(machine));
+        if usage[at].is_empty() || spans[at].last_time_ms.is_some() {
+            // Holders and nodes matter for estimates beyond the bill.
+            windows.extend(spans[at].holders.iter().copied());
+            let last = spans[at].last_time_ms.unwrap_or(i64::MIN);
+            windows.extend(spans[at].nodes.iter().map(|w| Window::new(w.from_ms, w.to_ms.min(last))));
+        }
+        let range = observe::hours_of(&windows).unwrap_or(Window::new(0, 0));
+        let range = if range.duration_ms() > post::SPREAD_HOURS_MAX * HOUR_MS {
+            Window::new(range.to_ms - post::SPREAD_HOURS_MAX * HOUR_MS, range.to_ms)
+        } else {
+            range
+        };
+        let mut extra = Vec::new();
+        let record = observe::observe(machine, index, input.placements, range, input.book, &mut extra);
+        (record, extra)
+    };
+    let threads = std::thread::available_parallelism().map(|n| n.get()).unwrap_or(1).min(machines.len().max(1));
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let mut slots: Vec<Option<(MachineRecord, Vec<Holder>)>> = Vec::new();
+    slots.resize_with(machines.len(), || None);
+    let done = std::sync::Mutex::new(&mut slots);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    if at >= machines.len() {
+                        break;
+                    }
+                    let own = one(at);
+                    if let Ok(mut slots) = done.lock() {
+                        slots[at] = Some(own);
+                    }
+                }
+            });
+        }
+    });
+    let base = input.placements.holders.len();
+    let mut holders: Vec<Holder> = Vec::new();
+    let mut out = Vec::new();
+    for slot in slots.into_iter().flatten() {
+        let (mut record, extra) = slot;
+        let offset = holders.len();
+        for row in &mut record.holdings.rows {
+            if row.holder >= base {
+                row.holder += offset;
+            }
+        }
+        holders.extend(extra);
+        out.push(record);
+    }
+    (out, holders)
+}
+
+struct Poster<'a> {
+    book: &'a RuleBook,
+    holders: &'a [Holder],
+    postings: Vec<Posting>,
+    ground: Ground,
+    findings: Vec<Finding>,
+}
+
+impl Poster<'_> {
+    /// Posts the rows of a machine and period; `false` when there was nothing to post on.
+    fn machine(&mut self, spreader: &Spreader<'_>, paid: &paid::Paid, pools: &[Pool<'_>], counted: &mut WindowSet) -> bool {
+        let placed = match paid.placed_by {
+            PlacedBy::Rows => Confidence::High,
+            PlacedBy::Evidence => Confidence::Medium,
+            PlacedBy::Period => Confidence::Low,
+        };
+        let spread = spreader.weights(&paid.time, placed).finish();
+        if spread.keys.is_empty() {
+            return false;
+        }
+        let fresh = post::not_counted(&paid.time, counted);
+        let fresh_spread = if fresh == paid.time {
+            None
+        } else if fresh.parts().is_empty() {
+            Some(None)
+        } else {
+            Some(Some(spreader.weights(&fresh, placed).finish()))
+        };
+        let time_of = match &fresh_spread {
+            None => Some(&spread),
+            Some(own) => own.as_ref(),
+        };
+        *counted = counted.union(&paid.time);
+        let grouped = Grouped::new(&spread, time_of, spreader.record, spreader.unit_ids, self.holders);
+        for (at, pool) in pools.iter().enumerate() {
+            grouped.post(pool, paid.placed_by, &self.book.version, at == 0, &mut self.postings);
+        }
+        // Findings: the money of each stretch, by currency.
+        let mut by_currency: BTreeMap<&str, Decimal> = BTreeMap::new();
+        for pool in pools {
+            let own = Decimal { mantissa: pool.units, scale: pool.scale };
+            let slot = by_currency.entry(&pool.scope.currency).or_insert(Decimal::ZERO);
+            *slot = slot.checked_add(own).unwrap_or(*slot);
+        }
+        let total = device_weight(&spread);
+        for stretch in &spread.stretches {
+            let subject = match stretch.holder {
+                NOBODY => spreader.record.machine.id.as_str(),
+                holder => self.holders[holder as usize].key.as_str(),
+            };
+            for (currency, amount) in &by_currency {
+                let units = find::share_units(*amount, u128::from(stretch.weight), total);
+                let row = MoneyStretch {
+                    window: stretch.window,
+                    units,
+                    rule: stretch.rule,
+                    confidence: stretch.confidence,
+                    device: spreader.unit_ids[stretch.unit as usize].to_string(),
+                };
+                self.ground.add(stretch.cause, subject, currency, row);
+            }
+        }
+        true
+    }
+
+    /// An accelerator machine that was seen after its last usage row, or has none: list price x the time seen.
+    fn estimate(&mut self, spreader: &Spreader<'_>, signs: &Signs, spans: &SignSpans, usage: &BTreeMap<Window, Vec<usize>>, prices: &PriceList, counted: &mut WindowSet) {
+        let record = spreader.record;
+        let machine = &record.machine;
+        if !machine.has_accelerators {
+            return;
+        }
+        let last_sample = record.sample_hours.values().map(|(_, last)| *last).max();
+        let Some(last_time) = last_sample.max(spans.last_time_ms) else { return };
+        let first_time = signs.spans.iter().map(|w| w.from_ms).min().unwrap_or(last_time);
+        let billed_to = usage.keys().map(|w| w.to_ms).max();
+        let seen = Window::new(billed_to.map_or(first_time, |t| t.max(first_time)), last_time);
+        if seen.is_empty() {
+            return;
+        }
+        let cloud = machine.cloud.and_then(pool::cloud_word);
+        let price = machine.instance_type.as_deref().and_then(|kind| prices.find(cloud, kind, machine.region.as_deref()));
+        let Some(hourly) = price.and_then(|p| p.on_demand_usd_per_hour) else {
+            self.findings.push(Finding {
+                id: find::finding_id("estimate.no_price", &machine.id, seen.from_ms),
+                kind: "no_price".to_string(),
+                cause: None,
+                subject: machine.id.clone(),
+                currency: None,
+                amount: None,
+                from_ms: Some(seen.from_ms),
+                to_ms: Some(seen.to_ms),
+                confidence: Confidence::High,
+                evidence: format!(
+                    "seen from {} to {} without a bill row, and instance type `{}` has no price",
+                    format_rfc3339(seen.from_ms),
+                    format_rfc3339(seen.to_ms),
+                    machine.instance_type.as_deref().unwrap_or("unknown")
+                ),
+                rule: format!("estimate.no_price@{}", self.book.version),
+                would_change: "a bill row of the machine, or a row for its instance type in `--prices`".to_string(),
+            });
+            return;
+        };
+        let word = machine.cloud.map(|c| c.as_str()).or(price.map(|p| p.cloud.as_str())).unwrap_or("other");
+        let scope = Scope { provider: format!("estimate:{word}"), account: String::new(), period: String::new(), currency: "USD".to_string() };
+        let Some(amount) = estimate_amount(hourly, seen.duration_ms()) else { return };
+        let scale = gpuledger_model::money::SCOPE_SCALE_MIN;
+        let Some(units) = amount.rescaled(scale).map(|d| d.mantissa) else { return };
+        let pool = Pool { id: format!("estimate.{}", machine.id), scope: &scope, units, scale, state: State::Estimated };
+        let placed_by = PlacedBy::Evidence;
+        let paid = paid::Paid { time: WindowSet::from_windows(vec![seen]), placed_by };
+        self.machine(spreader, &paid, &[pool], counted);
+    }
+
+    /// Rows that no machine's time carries.
+    #[allow(clippy::too_many_arguments, reason = "the tables that settle the kind of a row")]
+    fn bill_only(
+        &mut self,
+        charge: &Charge,
+        facts: &RowFacts,
+        pool: &Pool<'_>,
+        machine: Option<&Machine>,
+        machines: &[Machine],
+        usage: &[BTreeMap<Window, Vec<usize>>],
+        spans: &[SignSpans],
+        records: &[MachineRecord],
+    ) {
+        let (cause, rule) = match pool::bill_kind(charge, self.book) {
+            Some(BillKind::Category(cause)) => (cause, "bill.category"),
+            Some(BillKind::Unused(cause)) => (cause, "bill.unused"),
+            Some(BillKind::Purchase) => (Cause::CommitmentPurchase, "bill.purchase"),
+            None if machine.is_some() => (Cause::NotInInventory, "bill.not_seen"),
+            None => {
+                let stopped = machines.iter().enumerate().filter(|(_, m)| m.has_accelerators && m.has_provider_id).find(|(_, m)| {
+                    let by_name = charge.resource_name.as_ref().is_some_and(|name| m.resource_names.contains(name));
+                    !facts.is_machine_usage_of(&m.id) && (by_name || pool::names_machine(charge, &m.id))
+                });
+                match stopped {
+                    Some((at, _)) if is_stopped(charge.charge_window(), &usage[at], &spans[at], &records[at]) => {
+                        (Cause::StoppedMachineStorage, "bill.stopped_storage")
+                    }
+                    _ => (Cause::OtherService, "bill.other"),
+                }
+            }
+        };
+        let part = if cause.class() == Class::Unknown { Part::Unknown } else { Part::Bill };
+        let subject = match cause {
+            Cause::UnusedCommitment => charge.commitment_id.clone().or(charge.resource_id.clone()),
+            Cause::UnusedCapacityBlock => charge.capacity_reservation_id.clone().or(charge.resource_id.clone()),
+            _ => charge.resource_id.clone(),
+        };
+        let template = Posting {
+            scope: charge.scope.clone(),
+            pool: String::new(),
+            hour_ms: 0,
+            device: String::new(),
+            machine: if facts.machine.is_empty() { String::new() } else { facts.machine.clone() },
+            node: String::new(),
+            cluster: String::new(),
+            model: String::new(),
+            holder: String::new(),
+            cause,
+            part,
+            amount: Decimal::ZERO,
+            device_ms: 0,
+            energy_joules: 0,
+            rule: format!("{rule}@{}", self.book.version),
+            confidence: Confidence::High,
+            state: State::Reconciled,
+            placed_by: PlacedBy::Rows,
+            service: charge.service_name.clone().unwrap_or_default(),
+        };
+        let before = self.postings.len();
+        post::spread_over_hours(pool, charge.charge_window(), &template, &mut self.postings);
+        if matches!(cause.class(), Class::Waste | Class::Unknown) {
+            let subject = subject.unwrap_or_default();
+            for posting in &self.postings[before..] {
+                let window = Window::new(posting.hour_ms, posting.hour_ms + HOUR_MS).intersect(charge.charge_window());
+                let units = find::share_units(posting.amount, 1, 1);
+                let row = MoneyStretch { window, units, rule, confidence: Confidence::High, device: String::new() };
+                self.ground.add(cause, &subject, &charge.scope.currency, row);
+            }
+        }
+    }
+
+    /// Faults of the data that a machine's record shows.
+    fn machine_findings(&mut self, record: &MachineRecord) {
+        let book = self.book;
+        let mut push = |kind: &str, subject: &str, window: Option<Window>, evidence: String, would_change: &str| {
+            let finding = Finding {
+                id: find::finding_id(kind, subject, window.map_or(0, |w| w.from_ms)),
+                kind: kind.to_string(),
+                cause: None,
+                subject: subject.to_string(),
+                currency: None,
+                amount: None,
+                from_ms: window.map(|w| w.from_ms),
+                to_ms: window.map(|w| w.to_ms),
+                confidence: Confidence::High,
+                evidence,
+                rule: format!("{kind}@{}", book.version),
+                would_change: would_change.to_string(),
+            };
+            self.findings.push(finding);
+        };
+        let mut producers: BTreeMap<&str, (BTreeSet<&str>, Window, BTreeSet<&str>)> = BTreeMap::new();
+        for (unit, field, names, window) in &record.duplicates {
+            let slot = producers.entry(names).or_insert_with(|| (BTreeSet::new(), *window, BTreeSet::new()));
+            slot.0.insert(unit);
+            slot.1 = Window::new(slot.1.from_ms.min(window.from_ms), slot.1.to_ms.max(window.to_ms));
+            slot.2.insert(field.as_str());
+        }
+        for (names, (units, window, fields)) in producers {
+            push(
+                "duplicate_producer",
+                &record.machine.id,
+                Some(window),
+                format!("{names} both say {} field(s) of {} device(s); one counts per hour, none is added", fields.len(), units.len()),
+                "one exporter per node",
+            );
+        }
+        for unit in &record.holdings.over_declared {
+            push("fractions_over_one", unit, None, "declared fractions add to more than one and were scaled to one".to_string(), "fractions that add to at most one");
+        }
+        for (holder, node, count, window) in &record.holdings.without_device {
+            push(
+                "count_without_device",
+                holder,
+                Some(*window).filter(|w| w.to_ms != i64::MAX && w.from_ms != i64::MIN),
+                format!("{count} device(s) counted on node {node}, and none was free: nothing is held by this count"),
+                "the device named by the scheduler, or telemetry of the missing device",
+            );
+        }
+    }
+
+    fn remarks(&mut self, joins: &[String], ladder: &[Remark]) {
+        for text in joins {
+            self.findings.push(Finding {
+                id: find::finding_id("ambiguous_host", text, 0),
+                kind: "ambiguous_host".to_string(),
+                cause: None,
+                subject: text.split('`').nth(1).unwrap_or_default().to_string(),
+                currency: None,
+                amount: None,
+                from_ms: None,
+                to_ms: None,
+                confidence: Confidence::High,
+                evidence: text.clone(),
+                rule: format!("ambiguous_host@{}", self.book.version),
+                would_change: "a `cluster` label on the series".to_string(),
+            });
+        }
+        for remark in ladder {
+            self.findings.push(Finding {
+                id: find::finding_id(remark.kind, &remark.subject, remark.window.from_ms),
+                kind: remark.kind.to_string(),
+                cause: None,
+                subject: remark.subject.clone(),
+                currency: None,
+                amount: None,
+                from_ms: Some(remark.window.from_ms),
+                to_ms: Some(remark.window.to_ms),
+                confidence: Confidence::High,
+                evidence: remark.evidence.clone(),
+                rule: format!("{}@{}", remark.kind, self.book.version),
+                would_change: "a checkpoint time: annotation `gpuledger.io/checkpoints`, or `checkpoint=` in the job's comment".to_string(),
+            });
+        }
+    }
+}
+
+/// Sum of the weights in the unit of stretches: device-ms x 10^6.
+fn device_weight(spread: &crate::spread::Spread) -> u128 {
+    u128::try_from(spread.weights.total_over(&spread.common)).unwrap_or(0) * ladder::WHOLE_PPM as u128
+}
+
+/// List price x time, rounded half up to 9 decimals.
+fn estimate_amount(hourly: Decimal, ms: i64) -> Option<Decimal> {
+    let at_nine = hourly.rescaled(hourly.scale.max(9))?;
+    let numerator = at_nine.mantissa.checked_mul(i128::from(ms))?;
+    let denominator = i128::from(HOUR_MS).checked_mul(10i128.checked_pow(u32::from(at_nine.scale - 9))?)?;
+    Some(Decimal { mantissa: (2 * numerator + denominator) / (2 * denominator), scale: 9 })
+}
+
+/// No usage row and no sign of the machine in the time.
+fn is_stopped(window: Window, usage: &BTreeMap<Window, Vec<usize>>, spans: &SignSpans, record: &MachineRecord) -> bool {
+    let used = usage.keys().any(|w| w.overlaps(window));
+    let signs = Signs { spans: spans.holders.clone(), busy: WindowSet::default() };
+    let sampled = record.sample_hours.values().any(|(first, last)| Window::new(*first, *last + 1).overlaps(window));
+    let node = spans.nodes.iter().any(|w| w.overlaps(window));
+    !used && !sampled && !node && signs.evidence(window).is_none()
+}
+
+/// Means of the figures that a person would look at first.
+fn figures_of(records: &[MachineRecord], devices: &[String], window: Window) -> String {
+    let fields = [
+        (WindowField::Engine, "engine"),
+        (WindowField::Util, "util"),
+        (WindowField::Sm, "SM"),
+        (WindowField::Tensor, "tensor"),
+        (WindowField::Dram, "memory interface"),
+        (WindowField::MemoryRatio, "memory used"),
+        (WindowField::Power, "power"),
+    ];
+    let mut sums = [(0i64, 0i128); 7];
+    for record in records {
+        for device in devices {
+            let Some(unit) = record.unit_records.get(device) else { continue };
+            for row in unit.windows.rows_within(window) {
+                for (at, (field, _)) in fields.iter().enumerate() {
+                    if let Some((covered, sum)) = unit.windows.sum(*field, row) {
+                        sums[at].0 += covered;
+                        sums[at].1 += sum;
+                    }
+                }
+            }
+        }
+    }
+    let texts: Vec<String> = fields
+        .iter()
+        .zip(sums)
+        .filter(|(_, (covered, _))| *covered > 0)
+        .map(|((field, name), (covered, sum))| {
+            let mean = sum as f64 / covered as f64 / 1e6;
+            if *field == WindowField::Power { format!("{name} {mean:.0} W") } else { format!("{name} {:.1} %", mean * 100.0) }
+        })
+        .collect();
+    if texts.is_empty() { "no samples".to_string() } else { format!("mean {}", texts.join(", ")) }
+}
