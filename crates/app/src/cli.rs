@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gpuledger_ingest::focus::Deliveries;
 
 /// Posts every invoiced GPU dollar exactly once: to useful work or to a named cause of waste, and to an owner.
 #[derive(Debug, Parser)]
@@ -34,13 +35,14 @@ pub enum Command {
 /// Where inputs come from. Flags stand above the configuration file, kind of flag by kind of flag.
 #[derive(Debug, Default, Args)]
 pub struct InputArgs {
-    /// A bill: file, folder or glob; `focus=PATH` forces the kind.
+    /// A bill: file, folder or glob; focus=PATH forces the kind.
     #[arg(long, value_name = "PATH")]
     pub bills: Vec<String>,
-    /// Telemetry: file, folder or glob; `KIND=PATH` forces the kind.
+    /// Telemetry: file, folder or glob; KIND=PATH forces the kind (prometheus, series), KIND@CLUSTER=PATH the cluster too.
     #[arg(long, value_name = "PATH")]
     pub telemetry: Vec<String>,
-    /// Placements: file, folder or glob; `KIND=PATH` forces the kind.
+    /// Placements: file, folder or glob; KIND=PATH forces the kind (kubernetes, sacct, scontrol-job, scontrol-node,
+    /// inventory), KIND@CLUSTER=PATH or @CLUSTER=PATH the cluster.
     #[arg(long, value_name = "PATH")]
     pub placements: Vec<String>,
     /// List prices that stand before the bundled ones (columns of gpu_instances.csv).
@@ -61,7 +63,7 @@ pub struct InputArgs {
     /// What bills without these columns mean: currency=USD,account=X,time=RFC3339.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub assume: Vec<String>,
-    /// When a second delivery of a scope is suspected.
+    /// When a second delivery of a scope is suspected: refuse, add or latest.
     #[arg(long, value_name = "HOW")]
     pub deliveries: Option<Deliveries>,
     /// Zone of times in Slurm's text, such as Europe/Berlin; UTC if not given.
@@ -108,7 +110,7 @@ pub struct ReportArgs {
 /// `gpuledger bills`.
 #[derive(Debug, Default, Args)]
 pub struct BillsArgs {
-    /// Bills: files, folders or globs; `focus=PATH` forces the kind.
+    /// Bills: files, folders or globs; focus=PATH forces the kind.
     #[arg(value_name = "PATH", required = true)]
     pub paths: Vec<String>,
     /// Form of the result.
@@ -117,7 +119,7 @@ pub struct BillsArgs {
     /// What bills without these columns mean: currency=USD,account=X,time=RFC3339.
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',')]
     pub assume: Vec<String>,
-    /// When a second delivery of a scope is suspected.
+    /// When a second delivery of a scope is suspected: refuse, add or latest.
     #[arg(long, value_name = "HOW", default_value = "refuse")]
     pub deliveries: Deliveries,
     /// Write to this file instead of standard output.
@@ -209,18 +211,6 @@ pub struct SeedRange {
     pub first: u64,
     /// Last seed, included.
     pub last: u64,
-}
-
-/// What to do with two deliveries of one scope.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Deliveries {
-    /// Refuse the scope until the user says.
-    #[default]
-    Refuse,
-    /// Both count: they are parts of one delivery.
-    Add,
-    /// Only the later one counts.
-    Latest,
 }
 
 /// Forms of a report.

@@ -6,11 +6,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gpuledger_ingest::focus::{Assume, Deliveries};
 use gpuledger_model::time::parse_time;
+use gpuledger_store::discover::{InputKind, PathSpec};
+use gpuledger_store::inputs::Request;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use crate::cli::{Deliveries, InputArgs, ReportArgs, ReportFormat};
+use crate::cli::{InputArgs, ReportArgs, ReportFormat};
 use crate::exit::Failure;
 use crate::filter::Filter;
 use crate::report::dimension::Key;
@@ -23,53 +26,26 @@ pub const DEFAULT_FILE: &str = "gpuledger.toml";
 /// The largest configuration file, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// An input as the user names it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InputPath {
-    /// The kind, if forced.
-    pub kind: Option<String>,
-    /// File, folder or glob.
-    pub path: String,
-    /// Cluster of an input that names none.
-    pub cluster: Option<String>,
-}
-
 /// Inputs, with their meaning.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct InputSettings {
-    /// Bills.
-    pub bills: Vec<InputPath>,
-    /// Telemetry.
-    pub telemetry: Vec<InputPath>,
-    /// Placements.
-    pub placements: Vec<InputPath>,
+    /// What to read.
+    pub request: Request,
     /// The user's price list.
     pub prices: Option<PathBuf>,
     /// Rules of ownership.
     pub owners: Option<PathBuf>,
-    /// Inventory.
-    pub mapping: Option<PathBuf>,
     /// Folder that keeps what was read.
     pub store: Option<PathBuf>,
-    /// Cluster of inputs that name none.
-    pub cluster: Option<String>,
-    /// Currency, account and time to assume.
-    pub assume: Assumed,
     /// Two deliveries of one scope.
     pub deliveries: Deliveries,
-    /// Zone of Slurm's times; `None` is UTC.
-    pub slurm_timezone: Option<String>,
-    /// Label that joins pods into runs.
-    pub run_label: Option<String>,
 }
 
-/// What inputs without these columns mean; marked in the report.
+/// What bills and samples that lack these mean; marked in the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assumed {
-    /// BillingCurrency.
-    pub currency: Option<String>,
-    /// BillingAccountId.
-    pub account: Option<String>,
+    /// Currency and account of bills.
+    pub bills: Assume,
     /// Time of samples and dumps that carry none, ms.
     pub time_ms: Option<i64>,
 }
@@ -212,19 +188,6 @@ pub fn parse_assumed(pairs: &[String]) -> Result<Assumed, Failure> {
     Ok(assumed)
 }
 
-/// Reads `PATH` or `KIND=PATH`. A kind is a word of letters, digits, `_` and `-`; a path with a `=` after such
-/// a word is written `./a=b`.
-pub fn parse_input_path(text: &str) -> InputPath {
-    if let Some((kind, path)) = text.split_once('=')
-        && !kind.is_empty()
-        && !path.is_empty()
-        && kind.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-    {
-        return InputPath { kind: Some(kind.to_string()), path: path.to_string(), cluster: None };
-    }
-    InputPath { kind: None, path: text.to_string(), cluster: None }
-}
-
 /// The file that was found, or an empty one.
 struct Config {
     raw: RawConfig,
@@ -276,42 +239,55 @@ impl Config {
         let file = |flag: &Option<PathBuf>, value: &Option<PathBuf>| flag.clone().or_else(|| value.as_deref().map(|path| self.beside(path)));
         let text = |flag: &Option<String>, value: &Option<String>| flag.clone().or_else(|| value.clone());
 
-        let mut assume = Assumed { currency: raw.assume.currency.clone(), account: raw.assume.account.clone(), time_ms: None };
+        let mut assume = Assumed::default();
+        assume.bills.currency.clone_from(&raw.assume.currency);
+        assume.bills.account.clone_from(&raw.assume.account);
         let time = raw.assume.time.as_deref().map(|text| Given { text, place: self.place("assume.time") }.read(parse_assumed_time));
         assume.time_ms = mistakes.take(time);
         assume_pairs(&mut assume, &args.assume, mistakes);
 
-        let configured = raw.deliveries.as_deref().map(|text| Given { text, place: self.place("deliveries") }.read(parse_deliveries));
-        let slurm_timezone = self.pick(args.slurm_timezone.as_deref(), raw.slurm_timezone.as_deref(), "slurm_timezone");
-        let slurm_timezone = slurm_timezone.map(|given| {
-            given.read(parse_zone).map(|_| given.text.to_string())
-        });
+        let configured = raw.deliveries.as_deref().map(|text| Given { text, place: self.place("deliveries") }.read(str::parse));
+        let slurm_zone = self.pick(args.slurm_timezone.as_deref(), raw.slurm_timezone.as_deref(), "slurm_timezone");
+        let mut request = Request {
+            bills: self.paths("bills", &args.bills, &raw.bills, mistakes),
+            telemetry: self.paths("telemetry", &args.telemetry, &raw.telemetry, mistakes),
+            placements: self.paths("placements", &args.placements, &raw.placements, mistakes),
+            mapping: file(&args.mapping, &raw.mapping),
+            assume: assume.bills,
+            assumed_time_ms: assume.time_ms,
+            slurm_zone: mistakes.take(slurm_zone.map(|given| given.read(parse_zone))).unwrap_or(TimeZone::UTC),
+            run_label: text(&args.run_label, &raw.run_label),
+            ..Request::default()
+        };
+        if let Some(cluster) = text(&args.cluster, &raw.cluster) {
+            request.cluster = cluster;
+        }
         InputSettings {
-            bills: self.paths(&args.bills, &raw.bills),
-            telemetry: self.paths(&args.telemetry, &raw.telemetry),
-            placements: self.paths(&args.placements, &raw.placements),
+            request,
             prices: file(&args.prices, &raw.prices),
             owners: file(&args.owners, &raw.owners),
-            mapping: file(&args.mapping, &raw.mapping),
             store: file(&args.store, &raw.store),
-            cluster: text(&args.cluster, &raw.cluster),
-            assume,
             deliveries: args.deliveries.or(mistakes.take(configured)).unwrap_or_default(),
-            slurm_timezone: mistakes.take(slurm_timezone),
-            run_label: text(&args.run_label, &raw.run_label),
         }
     }
 
-    fn paths(&self, flags: &[String], configured: &[RawInput]) -> Vec<InputPath> {
+    fn paths(&self, key: &str, flags: &[String], configured: &[RawInput], mistakes: &mut Mistakes) -> Vec<PathSpec> {
         if !flags.is_empty() {
-            return flags.iter().map(|text| parse_input_path(text)).collect();
+            return flags.iter().map(|text| PathSpec::parse(text)).collect();
         }
-        let path_of = |input: &RawInput| InputPath {
-            kind: input.kind.clone(),
-            path: self.beside(Path::new(&input.path)).to_string_lossy().into_owned(),
-            cluster: input.cluster.clone(),
-        };
-        configured.iter().map(path_of).collect()
+        let mut specs = Vec::with_capacity(configured.len());
+        for (at, input) in configured.iter().enumerate() {
+            let kind = input.kind.as_deref().map(|word| {
+                let place = format!("{}[{at}].kind", self.place(key));
+                Given { text: word, place }.read(parse_kind)
+            });
+            specs.push(PathSpec {
+                kind: mistakes.take(kind),
+                path: self.beside(Path::new(&input.path)).to_string_lossy().into_owned(),
+                cluster: input.cluster.clone(),
+            });
+        }
+        specs
     }
 }
 
@@ -365,8 +341,8 @@ fn assume_pairs(assumed: &mut Assumed, pairs: &[String], mistakes: &mut Mistakes
             continue;
         }
         match key.trim() {
-            "currency" => assumed.currency = Some(value.to_string()),
-            "account" => assumed.account = Some(value.to_string()),
+            "currency" => assumed.bills.currency = Some(value.to_string()),
+            "account" => assumed.bills.account = Some(value.to_string()),
             "time" => match parse_assumed_time(value) {
                 Ok(time_ms) => assumed.time_ms = Some(time_ms),
                 Err(error) => mistakes.add("--assume", error),
@@ -384,8 +360,11 @@ fn parse_zone(text: &str) -> Result<TimeZone, String> {
     TimeZone::get(text).map_err(|_| format!("unknown zone {text:?}; write one such as Europe/Berlin or UTC"))
 }
 
-fn parse_deliveries(text: &str) -> Result<Deliveries, String> {
-    <Deliveries as clap::ValueEnum>::from_str(text, false).map_err(|_| format!("{text:?}; use refuse, add or latest"))
+fn parse_kind(word: &str) -> Result<InputKind, String> {
+    InputKind::from_word(word).ok_or_else(|| {
+        let words: Vec<&str> = InputKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        format!("unknown kind {word:?}; use {}", words.join(", "))
+    })
 }
 
 fn parse_format(text: &str) -> Result<ReportFormat, String> {
@@ -435,11 +414,13 @@ mod tests {
     #[test]
     fn the_file_is_read_and_flags_stand_above_it() {
         let read = settings(CONFIG, |_| ()).unwrap();
-        assert_eq!(read.inputs.bills[0].kind.as_deref(), Some("focus"));
-        assert!(read.inputs.bills[0].path.ends_with("/bills/*.csv") && read.inputs.bills[0].path.starts_with('/'));
-        assert_eq!(read.inputs.placements[0].cluster.as_deref(), Some("west"));
+        let request = &read.inputs.request;
+        assert_eq!(request.bills[0].kind, Some(InputKind::Focus));
+        assert!(request.bills[0].path.ends_with("/bills/*.csv") && request.bills[0].path.starts_with('/'));
+        assert_eq!(request.placements[0].cluster.as_deref(), Some("west"));
+        assert_eq!(request.cluster, "east");
         assert_eq!(read.inputs.deliveries, Deliveries::Latest);
-        assert_eq!(read.inputs.assume.account.as_deref(), Some("0012"));
+        assert_eq!(request.assume.account.as_deref(), Some("0012"));
         assert_eq!(read.options.by, [Key::Team, Key::Label("app".into())]);
         assert_eq!(read.format, ReportFormat::Json);
 
@@ -451,13 +432,14 @@ mod tests {
             args.window = Some("today".into());
         })
         .unwrap();
-        assert_eq!(read.inputs.bills, [
-            InputPath { kind: Some("focus".into()), path: "x.csv".into(), cluster: None },
-            InputPath { kind: None, path: "./a=b.csv".into(), cluster: None },
+        let request = &read.inputs.request;
+        assert_eq!(request.bills, [
+            PathSpec { kind: Some(InputKind::Focus), path: "x.csv".into(), cluster: None },
+            PathSpec { kind: None, path: "./a=b.csv".into(), cluster: None },
         ]);
-        assert_eq!(read.inputs.assume.currency.as_deref(), Some("USD"));
-        assert_eq!(read.inputs.assume.account.as_deref(), Some("7"));
-        assert!(read.inputs.assume.time_ms.is_some());
+        assert_eq!(request.assume.currency.as_deref(), Some("USD"));
+        assert_eq!(request.assume.account.as_deref(), Some("7"));
+        assert!(request.assumed_time_ms.is_some());
         assert_eq!(read.options.by, [Key::Cause]);
         assert_eq!(read.format, ReportFormat::Table);
         // Midnight in Berlin.
@@ -474,7 +456,7 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_with_their_places() {
-        let failure = settings("timezone = \"Mars\"\ndeliveries = \"x\"\nformat = \"pdf\"", |args| {
+        let failure = settings("timezone = \"Mars\"\ndeliveries = \"x\"\nformat = \"pdf\"\n[[bills]]\npath = \"b\"\nkind = \"cur\"", |args| {
             args.window = Some("fortnight".into());
             args.filter = Some("pod".into());
             args.by = vec!["team".into(), "team".into(), "colour".into()];
@@ -483,7 +465,7 @@ mod tests {
         .unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
         for part in [
-            "gpuledger.toml: timezone", "gpuledger.toml: deliveries", "gpuledger.toml: format", "--window", "--filter", "--by: key team is given twice",
+            "gpuledger.toml: timezone", "gpuledger.toml: deliveries", "gpuledger.toml: format", "bills[0].kind", "--window", "--filter", "--by: key team is given twice",
             "\"colour\"", "--assume: \"currency\"",
         ] {
             assert!(failure.message.contains(part), "{part} in {failure}");

@@ -15,7 +15,6 @@ pub mod config;
 pub mod exit;
 pub mod filter;
 pub mod output;
-pub mod owners;
 pub mod progress;
 pub mod render;
 pub mod report;

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use gpuledger::filter::Filter;
-use gpuledger::owners::Owners;
 use gpuledger::render;
 use gpuledger::report::dimension::Key;
 use gpuledger::report::{InputFile, InvoiceRow, Report, ReportInput, ReportOptions, build};
+use gpuledger_ingest::owners::{self, Owners};
 use gpuledger_model::money::Decimal;
 use gpuledger_model::tables::posting::Ledger;
 use gpuledger_model::tables::reject::{Notice, Reject};
@@ -21,11 +21,11 @@ use jiff::tz::TimeZone;
 use proptest::prelude::*;
 
 const OWNERS: &str = r#"
-    [[owner]]
+    [[rule]]
     team = "nlp"
     unit = "research"
     namespace = "train"
-    [[owner]]
+    [[rule]]
     team = "platform"
     billing_account = "0042"
 "#;
@@ -104,7 +104,7 @@ fn the_text_form_is_exact() {
 
 #[test]
 fn owners_window_filter_and_two_keys_in_one_exact_report() {
-    let owners = Owners::parse(OWNERS).unwrap();
+    let owners = owners::parse("owners.toml", OWNERS.as_bytes()).unwrap();
     let start = fixture::start_ms();
     let options = ReportOptions {
         window: Some(Window::new(start + 1_800_000, start + 25 * HOUR_MS + 60_000)),
@@ -120,7 +120,7 @@ fn owners_window_filter_and_two_keys_in_one_exact_report() {
 #[test]
 fn keys_default_to_teams_with_owners_and_namespaces_without() {
     assert_eq!(report(&options()).by, ["namespace"]);
-    let owners = Owners::parse(OWNERS).unwrap();
+    let owners = owners::parse("owners.toml", OWNERS.as_bytes()).unwrap();
     let report = report_of(&fixture::world().ledger, Some(&owners), &options());
     assert_eq!(report.by, ["team"]);
     let of = |what: &str, currency: &str| {
@@ -242,7 +242,7 @@ fn keys() -> Vec<Key> {
 
 #[test]
 fn causes_and_groups_sum_to_the_totals_for_every_pair_of_keys() {
-    let owners = Owners::parse(OWNERS).unwrap();
+    let owners = owners::parse("owners.toml", OWNERS.as_bytes()).unwrap();
     for first in keys() {
         for second in keys().into_iter().chain([first.clone()]) {
             let by = if first == second { vec![first.clone()] } else { vec![first.clone(), second] };

@@ -97,7 +97,7 @@ fn header(report: &Report, out: &mut String) {
         for (_, class, amount, share) in classes.iter().filter(|row| row.0 == total.currency) {
             let _ = write!(
                 out,
-                "<li><span class=\"what class\">{}{class}</span><span class=\"figure\">{}</span><span class=\"what\">{} of the window</span></li>",
+                "<li><span class=\"what class\">{}{class}</span><span class=\"figure\">{}</span><span class=\"what\">{}</span></li>",
                 svg::swatch(*class),
                 format_amount(*amount),
                 format_share(*share)
@@ -112,14 +112,13 @@ fn unknown(report: &Report, out: &mut String) {
     out.push_str("<section class=\"box\"><h2>What is not known</h2>");
     let rows = report.unknown.iter().map(|row| {
         vec![
-            Cell::Head(row.what.to_string()),
+            Cell::Named(row.what.to_string(), view::unknown_meaning(row.what)),
             Cell::Word(row.currency.clone()),
             Cell::Figure(format_amount(row.amount)),
             Cell::Figure(format_share(row.share)),
-            Cell::Meaning(view::unknown_meaning(row.what).to_string()),
         ]
     });
-    table("What is not known", &["what", "", "amount#", "share#", "meaning"], rows, out);
+    table("What is not known", &["what", "", "amount#", "share#"], rows, out);
     out.push_str("</section>\n");
 }
 
@@ -154,7 +153,7 @@ fn timeline(report: &Report, zone: &TimeZone, out: &mut String) {
     for total in &report.totals {
         let currency = escape(&total.currency);
         let _ = write!(out, "<h3>{currency}</h3><div class=\"chart scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Chart, {currency}\">");
-        out.push_str(&svg::stacked_timeline(&report.timeline, &total.currency, zone));
+        out.push_str(&svg::stacked_timeline(&report.timeline, &total.currency, report.window, zone));
         out.push_str("</div><details><summary>The figures of this chart</summary>");
         let mut columns = vec![format!("from ({})", report.timezone)];
         columns.extend(Class::ALL.iter().map(|class| format!("{class}#")));
@@ -178,18 +177,17 @@ fn causes(report: &Report, out: &mut String) {
         let greatest = of_currency().map(|row| row.amount.to_f64().abs()).fold(0.0, f64::max);
         let rows = of_currency().map(|row| {
             vec![
-                Cell::Head(row.cause.to_string()),
+                Cell::Named(row.cause.to_string(), view::cause_meaning(row.cause)),
                 Cell::Class(row.cause.class()),
                 Cell::Figure(format_amount(row.amount)),
                 Cell::Figure(format_share(row.share)),
-                Cell::Bar(row.cause.class(), row.amount.to_f64(), greatest),
+                Cell::Bar(vec![(row.cause.class(), row.amount)], greatest),
                 Cell::Figure(format_quantity(row.device_seconds / 3_600.0)),
                 Cell::Figure(confidence_text(row.amount, &row.confidence)),
-                Cell::Meaning(view::cause_meaning(row.cause).to_string()),
             ]
         });
         let title = format!("Dollars by cause, {}", total.currency);
-        let columns = ["cause", "class", "amount#", "share#", "", "device hours#", "confidence#", "meaning"];
+        let columns = ["cause", "class", "amount#", "share#", "", "device hours#", "confidence#"];
         let _ = write!(out, "<h3>{}</h3>", escape(&total.currency));
         table(&title, &columns, rows, out);
     }
@@ -207,7 +205,7 @@ fn confidence_text(amount: Decimal, parts: &crate::report::ConfidenceAmounts) ->
 
 fn groups(report: &Report, out: &mut String) {
     let title = format!("Dollars by {}", report.by.join(" and "));
-    let _ = write!(out, "<section><h2>{}</h2>", escape(&title));
+    let _ = write!(out, "<section><h2>{}</h2><p class=\"quiet\">Bars: amounts by class, in the colours above.</p>", escape(&title));
     let mut columns: Vec<&str> = report.by.iter().map(String::as_str).collect();
     columns.extend(["", "amount#", "share#", "", "kWh#", "largest waste", "amount#"]);
     let greatest = |currency: &str| {
@@ -220,7 +218,7 @@ fn groups(report: &Report, out: &mut String) {
             Cell::Word(row.currency.clone()),
             Cell::Figure(format_amount(row.amount)),
             Cell::Figure(format_share(row.share)),
-            Cell::Bar(Class::Neutral, row.amount.to_f64(), greatest(&row.currency)),
+            Cell::Bar(view::classes_of_group(row), greatest(&row.currency)),
             Cell::Figure(format_quantity(row.energy_kwh)),
             Cell::Word(waste.map_or(String::new(), |w| w.cause.to_string())),
             Cell::Figure(waste.map_or(String::new(), |w| format_amount(w.amount))),
@@ -288,8 +286,10 @@ fn energy(report: &Report, out: &mut String) {
     let _ = write!(out, "<section><h2>Energy</h2><p>{} kWh measured on the boards.</p>", format_quantity(report.energy_kwh));
     let rows = view::energy_by_class(report)
         .into_iter()
-        .map(|(class, kwh)| vec![Cell::Class(class), Cell::Figure(format_quantity(kwh)), Cell::Meaning(view::class_meaning(class).to_string())]);
-    table("Energy by class", &["class", "kWh#", "meaning"], rows, out);
+        .map(|(class, kwh)| vec![Cell::Class(class), Cell::Figure(format_quantity(kwh))]);
+    out.push_str("<div class=\"narrow\">");
+    table("Energy by class", &["class", "kWh#"], rows, out);
+    out.push_str("</div>");
     out.push_str("</section>\n");
 }
 
@@ -347,11 +347,12 @@ fn more(hidden: usize, what: &str, out: &mut String) {
 enum Cell {
     Head(String),
     Word(String),
-    Meaning(String),
+    /// A name, and under it what it means.
+    Named(String, &'static str),
     Figure(String),
     Class(Class),
-    /// Class, value, and the greatest value of the column.
-    Bar(Class, f64, f64),
+    /// Amounts by class, and the greatest sum of the column.
+    Bar(Vec<(Class, Decimal)>, f64),
 }
 
 /// A table in a region that scrolls sideways on narrow screens. A column whose name ends in `#` holds figures.
@@ -378,10 +379,16 @@ fn table(title: &str, columns: &[&str], rows: impl Iterator<Item = Vec<Cell>>, o
                 Cell::Head(text) if is_first => write!(out, "<th scope=\"row\" class=\"name\">{}</th>", escape(&text)),
                 Cell::Head(text) => write!(out, "<td class=\"name\">{}</td>", escape(&text)),
                 Cell::Word(text) => write!(out, "<td>{}</td>", escape(&text)),
-                Cell::Meaning(text) => write!(out, "<td class=\"meaning\">{}</td>", escape(&text)),
+                Cell::Named(name, meaning) => {
+                    write!(out, "<th scope=\"row\" class=\"named\">{}<small>{}</small></th>", escape(&name), escape(meaning))
+                }
                 Cell::Figure(text) => write!(out, "<td class=\"figure\">{}</td>", escape(&text)),
                 Cell::Class(class) => write!(out, "<td class=\"class\">{}{class}</td>", svg::swatch(class)),
-                Cell::Bar(class, value, greatest) => write!(out, "<td class=\"bar\">{}</td>", svg::bar(class, value, greatest)),
+                Cell::Bar(parts, greatest) => {
+                    let words: Vec<String> = parts.iter().map(|(class, amount)| format!("{class} {}", format_amount(*amount))).collect();
+                    let lengths: Vec<(Class, f64)> = parts.iter().map(|(class, amount)| (*class, amount.to_f64())).collect();
+                    write!(out, "<td class=\"bar\">{}</td>", svg::bar(&lengths, greatest, &words.join(", ")))
+                }
             };
             is_first = false;
         }

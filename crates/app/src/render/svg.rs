@@ -11,10 +11,10 @@ use jiff::tz::TimeZone;
 
 use super::amount::format_amount;
 use super::html::escape;
-use crate::report::TimelineRow;
+use crate::report::{Span, TimelineRow};
 
-const CHART_WIDTH: f64 = 1080.0;
-const CHART_HEIGHT: f64 = 300.0;
+const CHART_WIDTH: f64 = 960.0;
+const CHART_HEIGHT: f64 = 290.0;
 const PLOT_LEFT: f64 = 84.0;
 const PLOT_RIGHT: f64 = CHART_WIDTH - 8.0;
 const PLOT_TOP: f64 = 10.0;
@@ -49,22 +49,33 @@ pub fn swatch(class: Class) -> String {
     out
 }
 
-/// A bar in a cell: its length is the value over the greatest of its column; negative values end at zero.
-pub fn bar(class: Class, value: f64, greatest: f64) -> String {
-    let length = if greatest > 0.0 { (value.abs() / greatest * 100.0).clamp(0.0, 100.0) } else { 0.0 };
-    // Plain colour: a stretched pattern would not be recognised, and the class stands beside the bar in words.
-    format!(
-        "<svg class=\"plain\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\
-         <rect class=\"{class}\" width=\"{length:.2}\" height=\"10\"/></svg>"
-    )
+/// A bar in a cell: its length is the sum of its parts over the greatest of its column. Negative parts are left
+/// out of the drawing, not out of the figure beside it.
+pub fn bar(parts: &[(Class, f64)], greatest: f64, words: &str) -> String {
+    let mut out = format!(
+        "<svg viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>",
+        escape(words)
+    );
+    let mut at = 0.0;
+    for (class, value) in parts.iter().filter(|(_, value)| *value > 0.0 && greatest > 0.0) {
+        let length = (value / greatest * 100.0).clamp(0.0, 100.0 - at);
+        // Plain colour: a stretched pattern would not be recognised, and the words say the same.
+        let _ = write!(out, "<rect class=\"{class}\" x=\"{at:.2}\" width=\"{length:.2}\" height=\"10\"/>");
+        at += length;
+    }
+    out.push_str("</svg>");
+    out
 }
 
 /// Dollars by class over time, stacked; what is negative hangs below the zero line.
-pub fn stacked_timeline(rows: &[TimelineRow], currency: &str, zone: &TimeZone) -> String {
+/// The span is that of the report, so that the charts of several currencies stand under one another.
+pub fn stacked_timeline(rows: &[TimelineRow], currency: &str, span: Span, zone: &TimeZone) -> String {
     let rows: Vec<&TimelineRow> = rows.iter().filter(|row| row.currency == currency).collect();
     let (Some(from), Some(to)) = (rows.iter().map(|r| r.from).min(), rows.iter().map(|r| r.to).max()) else {
         return String::new();
     };
+    // Days of a zone may reach over the span's ends.
+    let (from, to) = (span.from.map_or(from, |start| start.min(from)), span.to.map_or(to, |end| end.max(to)));
     let mut up: BTreeMap<i64, f64> = BTreeMap::new();
     let mut down: BTreeMap<i64, f64> = BTreeMap::new();
     for row in &rows {
@@ -224,7 +235,7 @@ mod tests {
                 class: Class::ALL[at % Class::ALL.len()],
                 amount: Decimal { mantissa: i128::from(mantissa), scale },
             }).collect();
-            let text = stacked_timeline(&rows, "USD", &TimeZone::UTC);
+            let text = stacked_timeline(&rows, "USD", Span { from: None, to: None }, &TimeZone::UTC);
             prop_assert!(!text.contains("NaN") && !text.contains("inf") && text.len() < 200_000);
         }
     }

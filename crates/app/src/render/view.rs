@@ -66,6 +66,15 @@ pub fn largest_waste(group: &GroupRow) -> Option<&GroupCause> {
     group.causes.iter().filter(|c| c.cause.class() == Class::Waste && c.amount > Decimal::ZERO).max_by_key(|c| c.amount)
 }
 
+/// A group's amounts by class, in the order of the classes.
+pub fn classes_of_group(group: &GroupRow) -> Vec<(Class, Decimal)> {
+    let of = |class: Class| {
+        let causes = group.causes.iter().filter(|c| c.cause.class() == class);
+        causes.fold(Decimal::ZERO, |sum, c| sum.checked_add(c.amount).unwrap_or(sum))
+    };
+    Class::ALL.iter().map(|class| (*class, of(*class))).filter(|(_, amount)| !amount.is_zero()).collect()
+}
+
 /// Energy by class, without classes that have none.
 pub fn energy_by_class(report: &Report) -> Vec<(Class, f64)> {
     let of = |class: Class| report.causes.iter().filter(|c| c.class == class).map(|c| c.energy_kwh).sum::<f64>();
@@ -125,10 +134,10 @@ pub fn cause_meaning(cause: Cause) -> &'static str {
         Cause::Reconfiguring => "being repartitioned",
         Cause::OtherService => "a service that is no accelerator machine",
         Cause::Host => "the host's share, kept apart",
-        Cause::Tax => "tax",
-        Cause::Credit => "credit",
-        Cause::Adjustment => "adjustment",
-        Cause::Support => "support",
+        Cause::Tax => "as billed",
+        Cause::Credit => "as billed",
+        Cause::Adjustment => "as billed",
+        Cause::Support => "as billed",
         Cause::CommitmentPurchase => "a purchase row that carries effective cost",
         Cause::Unobserved => "nothing was seen",
         Cause::Unresolved => "seen, and the fields do not decide",

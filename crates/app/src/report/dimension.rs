@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::str::FromStr;
 
+use gpuledger_ingest::owners::{HolderFacts, Owners};
 use gpuledger_model::cause::Cause;
 use gpuledger_model::tables::charge::Cloud;
 use gpuledger_model::tables::placement::{Holder, Placements};
 use gpuledger_model::tables::posting::Posting;
 
-use crate::owners::{Facts, Owner, Owners};
+/// Labels of a posting that nobody holds.
+static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 
 /// The value of a key that a posting does not have.
 pub const NONE: &str = "__none__";
@@ -126,12 +128,12 @@ impl<'a> Dimensions<'a> {
         let namespace = holder.and_then(|h| h.namespace.as_deref()).or(parsed.namespace);
         let account = holder.and_then(|h| h.account.as_deref());
         let cluster = present(&posting.cluster).or_else(|| holder.and_then(|h| present(&h.cluster)));
-        let facts = Facts {
+        let facts = HolderFacts {
+            cluster,
             namespace,
             account,
-            billing_account: &posting.scope.account,
-            cluster,
-            labels: holder.map(|h| &h.labels),
+            billing_account: present(&posting.scope.account),
+            labels: holder.map_or(&NO_LABELS, |h| &h.labels),
         };
         let owner = self.owners.and_then(|owners| owners.owner_of(&facts));
         let has_owner = match self.owners {
@@ -152,7 +154,7 @@ pub struct Named<'a> {
     namespace: Option<&'a str>,
     account: Option<&'a str>,
     cluster: Option<&'a str>,
-    owner: Option<Owner<'a>>,
+    owner: Option<(&'a str, Option<&'a str>)>,
     has_owner: bool,
 }
 
@@ -163,8 +165,8 @@ impl<'a> Named<'a> {
         match key {
             Key::Cause => Some(Cow::Borrowed(posting.cause.as_str())),
             Key::Class => Some(Cow::Borrowed(posting.cause.class().as_str())),
-            Key::Team => self.owner.map(|o| Cow::Borrowed(o.team)),
-            Key::Unit => self.owner.and_then(|o| o.unit).map(Cow::Borrowed),
+            Key::Team => self.owner.map(|(team, _)| Cow::Borrowed(team)),
+            Key::Unit => self.owner.and_then(|(_, unit)| unit).map(Cow::Borrowed),
             Key::Namespace => self.namespace.map(Cow::Borrowed),
             Key::Account => self.account.map(Cow::Borrowed),
             Key::BillingAccount => present(&posting.scope.account).map(Cow::Borrowed),

@@ -9,6 +9,7 @@ mod build;
 #[cfg(test)]
 pub(crate) mod fixture;
 
+use gpuledger_ingest::owners::Owners;
 use gpuledger_model::cause::{Cause, Class, Confidence, Part};
 use gpuledger_model::money::Decimal;
 use gpuledger_model::tables::placement::Placements;
@@ -20,7 +21,6 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::filter::Filter;
-use crate::owners::Owners;
 use dimension::Key;
 
 pub use build::{build, default_keys, invoices_of};
