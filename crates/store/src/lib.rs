@@ -7,3 +7,10 @@
 //! - **STORE-3**: an input whose bytes were read before is not read again, and counts once.
 //!
 //! It knows no clock and no rule of attribution; files that cannot be read are rejects, never a crash.
+
+pub mod bills;
+pub mod content;
+pub mod discover;
+pub mod inputs;
+pub mod parquet_series;
+pub mod telemetry;

@@ -87,6 +87,18 @@ pub fn read_exposition(
     counts
 }
 
+/// Whether a line reads as a sample of any metric: a name, then labels or a number.
+pub fn is_sample_line(line: &[u8]) -> bool {
+    let line = trim_start(line.strip_suffix(b"\r").unwrap_or(line));
+    match split_name(line) {
+        Some((name, rest)) if !name.is_empty() && std::str::from_utf8(line).is_ok() => match rest.split_first() {
+            Some((b'{', labels)) => labels.first() == Some(&b'}') || memchr::memmem::find(labels, b"=\"").is_some(),
+            _ => name.contains(['_', ':']) && read_value(rest).is_ok(),
+        },
+        _ => false,
+    }
+}
+
 struct Parser<'a> {
     scrape: Scrape<'a>,
     intake: &'a mut Intake,

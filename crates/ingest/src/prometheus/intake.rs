@@ -110,8 +110,8 @@ pub struct Collected {
     pub telemetry: Telemetry,
     /// Parts of signals.
     pub signal_parts: BTreeMap<SignalPartKey, Column>,
-    /// Targets scraped as files.
-    pub targets: BTreeMap<String, TargetScrapes>,
+    /// Targets scraped as files; the target's name stands for a host.
+    pub targets: BTreeMap<Host, TargetScrapes>,
     /// Pods proven to be exporters: (namespace, pod).
     pub exporter_pods: BTreeSet<(String, String)>,
 }
@@ -141,7 +141,7 @@ impl Collected {
             if scrapes.empty_times_ms.is_empty() {
                 continue;
             }
-            let own = (Host { cluster: None, name: name.clone() }, name.clone());
+            let own = (name.clone(), name.name.clone());
             // An empty scrape says that the exporter lives and sees no device. Which exporter is plain
             // where the target has had one; a target with several says of each by its own rows only.
             let producer = match (scrapes.producers.first(), scrapes.producers.len()) {
@@ -193,6 +193,7 @@ pub struct LabelSetId(u32);
 /// Collects samples. One intake may read many inputs; its caches make a known series cost a lookup.
 #[derive(Debug, Default)]
 pub struct Intake {
+    cluster: Option<String>,
     sets: Vec<LabelSet>,
     targets: HashMap<String, Target>,
     series: Slots<(SeriesKey, bool), Column>,
@@ -291,9 +292,14 @@ impl TimeSet {
 const LABEL_TEXTS_PER_TARGET: usize = 200_000;
 
 impl Intake {
-    /// An empty one.
+    /// An empty one, for series that name their cluster or stand in none.
     pub fn new() -> Intake {
         Intake::default()
+    }
+
+    /// An empty one for series of a cluster that they do not name.
+    pub fn in_cluster(cluster: Option<&str>) -> Intake {
+        Intake { cluster: cluster.map(str::to_string), ..Intake::default() }
     }
 
     /// The id of labels known by their raw text.
@@ -314,7 +320,7 @@ impl Intake {
 
     /// A new set of labels of a target.
     pub fn add_labels(&mut self, target: &str, labels: Labels) -> LabelSetId {
-        let identity = labels.identify(target);
+        let identity = labels.identify(target, self.cluster.as_deref());
         if let Some(pod) = &identity.exporter_pod {
             self.exporter_pods.insert(pod.clone());
         }
@@ -379,7 +385,7 @@ impl Intake {
         collected.telemetry.scrapes = self.scrapes.into_pairs().map(|(k, set)| (k, set.times_ms)).collect();
         for (name, target) in self.targets {
             if target.scrapes != TargetScrapes::default() {
-                collected.targets.insert(name, target.scrapes);
+                collected.targets.insert(Host { cluster: self.cluster.clone(), name }, target.scrapes);
             }
         }
         collected

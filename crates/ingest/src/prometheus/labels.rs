@@ -59,11 +59,11 @@ impl Labels {
         names.iter().find_map(|name| self.get(name))
     }
 
-    /// What the labels say, for a row delivered by `target`.
-    pub fn identify(&self, target: &str) -> RowIdentity {
+    /// What the labels say, for a row delivered by `target` of `cluster`; a cluster label beats that.
+    pub fn identify(&self, target: &str, cluster: Option<&str>) -> RowIdentity {
         let instance_host = self.get("instance").map(without_port);
         let host = Host {
-            cluster: self.get("cluster").map(str::to_string),
+            cluster: self.get("cluster").or(cluster).map(str::to_string),
             name: self
                 .first(&["nodeName", "node", "kubernetes_node"])
                 .filter(|name| !is_local(name))
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     fn identify(pairs: &[(&str, &str)]) -> RowIdentity {
-        Labels::new(pairs.iter().copied()).identify("target-7")
+        Labels::new(pairs.iter().copied()).identify("target-7", None)
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub mod names;
 pub mod number;
 mod signals;
 
-pub use exposition::{Scrape, read_exposition};
+pub use exposition::{Scrape, is_sample_line, read_exposition};
 pub use gate::Reason;
 pub use intake::{Collected, Counts, Intake, LabelSetId, Rejects, SignalPartKey, TargetScrapes};
 pub use number::{Exact, Number};
