@@ -46,3 +46,14 @@ fn every_scenario_gives_the_postings_computed_by_hand() {
     assert!(ran == files.len() || !filter.is_empty(), "{ran} of {} scenarios ran", files.len());
     assert!(failed.is_empty(), "{} of {ran} scenarios differ: {}", failed.len(), failed.join(", "));
 }
+
+#[test]
+fn the_example_in_the_readme_is_a_scenario_that_holds() {
+    let readme = include_str!("../../../scenarios/README.md");
+    let (_, rest) = readme.split_once("## The smallest useful file").expect("the README shows a file");
+    let lines = rest.lines().skip_while(|line| line.is_empty()).take_while(|line| line.is_empty() || line.starts_with("    "));
+    let example: String = lines.map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or_default())).collect();
+    let folder = tempfile::tempdir().expect("a folder for the input files");
+    let differences = scenario::check(&example, folder.path());
+    assert!(differences.is_empty(), "{differences:?}");
+}

@@ -21,14 +21,16 @@ pub fn check(section: &Section, inputs: &Inputs, folder: &Path) -> Read<Vec<Diff
     } else {
         command.arg("report");
         for kind in ["bills", "telemetry", "placements"] {
-            command.arg(format!("--{kind}")).arg(folder.join(kind));
+            for path in inputs.paths(folder, kind) {
+                command.arg(format!("--{kind}")).arg(path);
+            }
         }
         for (flag, file) in [("prices", "prices.csv"), ("owners", "owners.toml"), ("mapping", "mapping.csv")] {
             if folder.join(file).exists() {
                 command.arg(format!("--{flag}")).arg(folder.join(file));
             }
         }
-        if let [cluster] = inputs.clusters.as_slice() {
+        if let Some(cluster) = inputs.only_cluster() {
             command.arg("--cluster").arg(cluster);
         }
         for (key, value) in &inputs.options {

@@ -149,18 +149,20 @@ fn starts_with_words(head: &str, name: &str) -> bool {
     head.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
 }
 
-/// Words parted by blanks; double quotes hold blanks together and are dropped.
+/// Words parted by blanks; double or single quotes hold blanks together and are dropped.
 pub fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
-    let (mut is_quoted, mut is_open) = (false, false);
+    let mut quote = None;
+    let mut is_open = false;
     for c in text.chars() {
         match c {
-            '"' => {
-                is_quoted = !is_quoted;
+            '"' | '\'' if quote.is_none() => {
+                quote = Some(c);
                 is_open = true;
             }
-            c if c.is_whitespace() && !is_quoted => {
+            c if quote == Some(c) => quote = None,
+            c if c.is_whitespace() && quote.is_none() => {
                 if is_open {
                     words.push(std::mem::take(&mut word));
                     is_open = false;

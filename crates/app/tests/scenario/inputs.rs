@@ -1,6 +1,6 @@
 //! The input files of a scenario: gathered from its sections, varied, and written to a folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -17,8 +17,8 @@ pub struct Inputs {
     bills: Vec<BillFile>,
     /// Other files: path and text.
     texts: Vec<(String, String)>,
-    /// Names of Kubernetes clusters, in the order of their sections.
-    pub clusters: Vec<String>,
+    /// Clusters that paths are given with: folder (`telemetry`, `placements`) and name.
+    clusters: BTreeSet<(&'static str, String)>,
     /// `key = value` of `== options`.
     pub options: BTreeMap<String, String>,
 }
@@ -37,7 +37,11 @@ pub fn gather(scenario: &Scenario) -> Read<Inputs> {
         match section.name.as_str() {
             "telemetry" => {
                 for target in telemetry::read(scenario, section)? {
-                    match inputs.targets.iter_mut().find(|t| t.name == target.name && t.form == target.form) {
+                    if let Some(cluster) = &target.cluster {
+                        inputs.clusters.insert(("telemetry", cluster.clone()));
+                    }
+                    let is_same = |t: &&mut Target| t.name == target.name && t.form == target.form && t.cluster == target.cluster;
+                    match inputs.targets.iter_mut().find(is_same) {
                         Some(own) => {
                             own.samples.extend(target.samples);
                             own.scrapes_ms.extend(target.scrapes_ms);
@@ -46,21 +50,26 @@ pub fn gather(scenario: &Scenario) -> Read<Inputs> {
                     }
                 }
             }
-            "kubernetes" => {
-                let cluster = section.options.get("cluster").cloned().unwrap_or_else(|| "west".into());
-                inputs.texts.push((format!("placements/{cluster}/objects-{count}.json"), kubernetes::read(scenario, section)?));
-                if !inputs.clusters.contains(&cluster) {
-                    inputs.clusters.push(cluster);
-                }
+            "kubernetes" | "sacct" | "scontrol job" | "scontrol node" | "inventory" => {
+                let default = (section.name == "kubernetes").then(|| "west".to_string());
+                let folder = match section.options.get("cluster").cloned().or(default) {
+                    Some(cluster) => {
+                        inputs.clusters.insert(("placements", cluster.clone()));
+                        format!("placements/{cluster}")
+                    }
+                    None => "placements".to_string(),
+                };
+                let (ending, text) = match section.name.as_str() {
+                    "kubernetes" => ("json", kubernetes::read(scenario, section)?),
+                    "inventory" => ("csv", raw()),
+                    _ => ("txt", raw()),
+                };
+                inputs.texts.push((format!("{folder}/{}-{count}.{ending}", section.name.replace(' ', "-")), text));
             }
             "bill" => {
                 let name = section.options.get("file").cloned().unwrap_or_else(|| format!("bill-{count}.csv"));
                 inputs.bills.push(bill::read(scenario, section, name)?);
             }
-            "sacct" => inputs.texts.push((format!("placements/sacct-{count}.txt"), raw())),
-            "scontrol job" => inputs.texts.push((format!("placements/scontrol-job-{count}.txt"), raw())),
-            "scontrol node" => inputs.texts.push((format!("placements/scontrol-node-{count}.txt"), raw())),
-            "inventory" => inputs.texts.push((format!("placements/inventory-{count}.csv"), raw())),
             "prices" => inputs.texts.push(("prices.csv".into(), raw())),
             "owners" => inputs.texts.push(("owners.toml".into(), raw())),
             "mapping" => inputs.texts.push(("mapping.csv".into(), raw())),
@@ -90,22 +99,37 @@ pub fn gather(scenario: &Scenario) -> Read<Inputs> {
 }
 
 impl Inputs {
+    /// The paths of a folder as a user gives them, those of clusters first.
+    pub fn paths(&self, folder: &Path, kind: &str) -> Vec<String> {
+        let clusters = self.clusters.iter().filter(|cluster| cluster.0 == kind).map(|cluster| cluster.1.as_str());
+        let mut paths: Vec<String> =
+            clusters.map(|cluster| format!("@{cluster}={}", folder.join(kind).join(cluster).display())).collect();
+        paths.push(folder.join(kind).display().to_string());
+        paths
+    }
+
+    /// The one cluster of the placements, for telemetry that names none.
+    pub fn only_cluster(&self) -> Option<&str> {
+        let mut names = self.clusters.iter().map(|cluster| cluster.1.as_str()).collect::<BTreeSet<_>>().into_iter();
+        names.next().filter(|_| names.next().is_none())
+    }
+
     /// Writes all files below a folder.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         for kind in ["telemetry", "placements", "bills"] {
             fs::create_dir_all(folder.join(kind))?;
         }
         for target in &self.targets {
+            let place = folder.join("telemetry").join(target.cluster.as_deref().unwrap_or_default());
             match target.form {
-                Form::Text => put(&folder.join("telemetry").join(format!("{}.prom", target.name)), &exposition(&target.samples, true))?,
+                Form::Text => put(&place.join(format!("{}.prom", target.name)), &exposition(&target.samples, true))?,
                 Form::Scrapes => {
                     let mut scrapes: BTreeMap<i64, Vec<Sample>> = target.scrapes_ms.iter().map(|time| (*time, Vec::new())).collect();
                     for sample in &target.samples {
                         scrapes.entry(sample.time_ms).or_default().push(sample.clone());
                     }
                     for (time_ms, samples) in scrapes {
-                        let path = folder.join("telemetry").join(&target.name).join(format!("{}.prom", time_ms / 1000));
-                        put(&path, &exposition(&samples, false))?;
+                        put(&place.join(&target.name).join(format!("{}.prom", time_ms / 1000)), &exposition(&samples, false))?;
                     }
                 }
             }

@@ -25,6 +25,8 @@ pub enum Form {
 pub struct Target {
     /// Name of the file or folder.
     pub name: String,
+    /// The cluster that its path is given with.
+    pub cluster: Option<String>,
     pub form: Form,
     pub samples: Vec<Sample>,
     /// Scrapes that may hold nothing.
@@ -83,6 +85,7 @@ struct Builder<'a> {
     devices: Vec<Device>,
     targets: Vec<Target>,
     exporter: String,
+    cluster: Option<String>,
     form: Form,
 }
 
@@ -102,6 +105,7 @@ pub fn read(scenario: &Scenario, section: &Section) -> Read<Vec<Target>> {
         devices: Vec::new(),
         targets: Vec::new(),
         exporter: option("exporter").unwrap_or_default().to_string(),
+        cluster: option("cluster").map(str::to_string),
         form,
     };
     // Labels of pods stand on series that are named before or after them.
@@ -227,7 +231,8 @@ impl Builder<'_> {
         let at = match self.targets.iter().position(|t| t.name == name) {
             Some(at) => at,
             None => {
-                self.targets.push(Target { name, form: self.form, samples: Vec::new(), scrapes_ms: Vec::new() });
+                let cluster = self.cluster.clone();
+                self.targets.push(Target { name, cluster, form: self.form, samples: Vec::new(), scrapes_ms: Vec::new() });
                 self.targets.len() - 1
             }
         };
