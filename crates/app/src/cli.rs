@@ -54,6 +54,9 @@ pub struct InputArgs {
     /// Inventory (CSV): node, instance id, from, to.
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
+    /// Rule book (TOML) instead of the shipped one: thresholds, ratios and waits.
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
     /// Keep what was read in this folder, and read only what changed next time.
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,

@@ -35,6 +35,8 @@ pub struct InputSettings {
     pub prices: Option<PathBuf>,
     /// Rules of ownership.
     pub owners: Option<PathBuf>,
+    /// The user's rule book.
+    pub rules: Option<PathBuf>,
     /// Folder that keeps what was read.
     pub store: Option<PathBuf>,
     /// Two deliveries of one scope.
@@ -80,6 +82,8 @@ struct RawConfig {
     prices: Option<PathBuf>,
     /// Owners file.
     owners: Option<PathBuf>,
+    /// Rule book instead of the shipped one.
+    rules: Option<PathBuf>,
     /// Inventory: node, instance id, from, to.
     mapping: Option<PathBuf>,
     /// Folder that keeps what was read.
@@ -266,6 +270,7 @@ impl Config {
             request,
             prices: file(&args.prices, &raw.prices),
             owners: file(&args.owners, &raw.owners),
+            rules: file(&args.rules, &raw.rules),
             store: file(&args.store, &raw.store),
             deliveries: args.deliveries.or(mistakes.take(configured)).unwrap_or_default(),
         }

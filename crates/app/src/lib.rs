@@ -7,15 +7,19 @@
 //!
 //! It knows no rule of attribution and no file format.
 //!
-//! In reading order: [`cli`] and [`config`] say what is asked, [`report`] chooses and sums postings,
-//! [`render`] shows them, [`output`] writes them, [`exit`] says how it ended.
+//! In reading order: [`cli`] and [`config`] say what is asked, [`command`] calls it, [`pipeline`] makes the ledger,
+//! [`report`] chooses and sums postings, [`render`] shows them, [`output`] writes them, [`exit`] says how it ended.
 
+pub mod bills;
 pub mod cli;
+pub mod command;
 pub mod config;
 pub mod exit;
 pub mod filter;
 pub mod output;
+pub mod pipeline;
 pub mod progress;
 pub mod render;
 pub mod report;
+pub mod report_command;
 pub mod window_arg;

@@ -42,6 +42,10 @@ impl Grid {
 
     /// Appends the table to the text, two blanks in, without blanks at line ends.
     pub fn write(&self, out: &mut String) {
+        if self.is_empty() {
+            out.push_str("  Nothing to show.\n");
+            return;
+        }
         let width_of = |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.sides.len()).map(width_of).collect();
         for row in &self.rows {
@@ -61,13 +65,13 @@ impl Grid {
     }
 }
 
-/// Keeps both ends of a long name: providers' ids differ at either.
+/// Keeps both ends of a long name, more of the later: paths and providers' ids differ there most.
 fn shorten(text: &str) -> String {
     let count = text.chars().count();
     if count <= NAME_WIDTH_MAX {
         return text.to_string();
     }
-    let head = NAME_WIDTH_MAX / 2;
+    let head = NAME_WIDTH_MAX / 3;
     let tail = NAME_WIDTH_MAX - head - 1;
     let start: String = text.chars().take(head).collect();
     let end: String = text.chars().skip(count - tail).collect();
@@ -81,7 +85,9 @@ mod tests {
     #[test]
     fn words_stand_left_and_figures_right() {
         let mut grid = Grid::new(&[("what", Side::Left), ("amount", Side::Right)]);
-        assert!(grid.is_empty());
+        let mut text = String::new();
+        grid.write(&mut text);
+        assert_eq!(text, "  Nothing to show.\n");
         grid.row(vec!["é".into(), "1.00".into()]);
         grid.row(vec!["idle".into(), "1,000.00".into()]);
         let mut text = String::new();

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gpuledger_model::cause::{Cause, Class, Confidence, Part, State};
 use gpuledger_model::money::Decimal;
-use gpuledger_model::tables::charge::Charge;
 use gpuledger_model::tables::posting::{Finding, Posting};
 use gpuledger_model::time::{HOUR_MS, Window, format_rfc3339};
 use jiff::tz::TimeZone;
@@ -13,7 +12,7 @@ use jiff::{Timestamp, ToSpan};
 
 use super::dimension::{Dimensions, Key, NONE, Named};
 use super::{
-    CauseRow, ClosingRow, ConfidenceAmounts, FindingRow, GroupCause, GroupKey, GroupRow, InvoiceRow, Report, ReportError, ReportInput,
+    CauseRow, ClosingRow, ConfidenceAmounts, FindingRow, GroupCause, GroupKey, GroupRow, Report, ReportError, ReportInput,
     ReportOptions, SCHEMA, Span, TimelineRow, TotalRow, UnknownRow,
 };
 use crate::window_arg::round_outward;
@@ -26,17 +25,6 @@ const JOULES_PER_KWH: f64 = 3_600_000.0;
 /// The keys of groups when none are asked for: teams if owners are known by rules, else namespaces.
 pub fn default_keys(has_owner_rules: bool) -> Vec<Key> {
     vec![if has_owner_rules { Key::Team } else { Key::Namespace }]
-}
-
-/// BilledCost per scope and invoice: the cash book beside the accruals.
-pub fn invoices_of(charges: &[Charge]) -> Result<Vec<InvoiceRow>, ReportError> {
-    let mut sums: BTreeMap<(String, Option<String>), (String, Decimal)> = BTreeMap::new();
-    for charge in charges {
-        let key = (charge.scope.id(), charge.invoice_id.clone());
-        let (currency, sum) = sums.entry(key).or_insert_with(|| (charge.scope.currency.clone(), Decimal::ZERO));
-        *sum = add(*sum, charge.billed, currency)?;
-    }
-    Ok(sums.into_iter().map(|((scope, invoice), (currency, billed))| InvoiceRow { scope, invoice, currency, billed }).collect())
 }
 
 /// Chooses and adds. The postings may come in any order: the report is the same.

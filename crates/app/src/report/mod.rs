@@ -23,7 +23,7 @@ use serde::{Serialize, Serializer};
 use crate::filter::Filter;
 use dimension::Key;
 
-pub use build::{build, default_keys, invoices_of};
+pub use build::{build, default_keys};
 
 /// The schema of the JSON form. Fields may be added under one version, none renamed or removed.
 pub const SCHEMA: &str = "gpuledger.report/1";
