@@ -203,7 +203,8 @@ fn fits(layout: &[(String, String)], model: Option<&str>) -> bool {
     compute <= compute_total && memory <= memory_total
 }
 
-/// The places of a machine over `range` (whole hours), and what stands in each.
+/// The places of a machine over `range` (whole hours), and what stands in each. What stands at an edge of the
+/// range stands beyond it: a silent place is the board of its nearest hour.
 pub fn unit_spans(machine: &Machine, boards: &Boards, placements: &Placements, range: Window) -> Vec<UnitSpan> {
     let mut device_spans: Vec<(String, bool, Option<UnitKind>, Window)> = Vec::new();
     let mut last_of: BTreeMap<String, usize> = BTreeMap::new();
@@ -227,6 +228,10 @@ pub fn unit_spans(machine: &Machine, boards: &Boards, placements: &Placements, r
     }
     let mut out = Vec::new();
     for (name, is_board, kind, window) in device_spans {
+        let window = Window {
+            from_ms: if window.from_ms == range.from_ms { i64::MIN } else { window.from_ms },
+            to_ms: if window.to_ms == range.to_ms { i64::MAX } else { window.to_ms },
+        };
         if !is_board {
             out.push(UnitSpan {
                 board: name.clone(),

@@ -214,21 +214,10 @@ fn push_named(evidence: &Evidence<'_>, named: &mut Vec<Holding>, claim: &Claim<'
     }
 }
 
-/// The parts of a window in which the unit is there. The edges of what we know are no edges of a holding.
+/// The parts of a window in which the unit is there.
 fn unit_windows(units: &[UnitSpan], unit: &str, window: Window) -> Vec<Window> {
-    let spans: Vec<Window> = units.iter().filter(|u| u.id == unit && u.kind != UnitKind::Stranded).map(|u| u.window).collect();
-    let set = WindowSet::from_windows(spans);
-    let first = units.iter().map(|u| u.window.from_ms).min().unwrap_or(i64::MIN);
-    let last = units.iter().map(|u| u.window.to_ms).max().unwrap_or(i64::MAX);
-    set.parts()
-        .iter()
-        .map(|part| {
-            let from = if part.from_ms == first { i64::MIN } else { part.from_ms };
-            let to = if part.to_ms == last { i64::MAX } else { part.to_ms };
-            Window::new(from, to).intersect(window)
-        })
-        .filter(|w| !w.is_empty())
-        .collect()
+    let spans = units.iter().filter(|u| u.id == unit && u.kind != UnitKind::Stranded).map(|u| u.window).collect();
+    WindowSet::from_windows(spans).parts().iter().map(|part| part.intersect(window)).filter(|w| !w.is_empty()).collect()
 }
 
 /// Holders of the scheduler that a label names, on any cluster of the machine.
@@ -283,17 +272,15 @@ fn count_only(
         for holding in named {
             edges.extend([holding.window.from_ms, holding.window.to_ms]);
         }
-        let first = evidence.units.iter().map(|u| u.window.from_ms).min().unwrap_or(i64::MIN);
-        let last = evidence.units.iter().map(|u| u.window.to_ms).max().unwrap_or(i64::MAX);
         for unit in evidence.units {
-            edges.extend([unit.window.from_ms, unit.window.to_ms].into_iter().filter(|t| *t != first && *t != last));
+            edges.extend([unit.window.from_ms, unit.window.to_ms]);
         }
         let edges: Vec<i64> = edges.into_iter().collect();
         // Elementary segments with the same pending claims and free units are one interval.
         let mut segments: Vec<(Window, Pending)> = Vec::new();
         for pair in edges.windows(2) {
             let window = Window::new(pair[0], pair[1]);
-            let pending = pending_of(evidence, &own, named, kind.as_deref(), window, (first, last));
+            let pending = pending_of(evidence, &own, named, kind.as_deref(), window);
             if pending.claims.is_empty() {
                 continue;
             }
@@ -325,7 +312,7 @@ struct Pending {
     replicas: u32,
 }
 
-fn pending_of(evidence: &Evidence<'_>, own: &[&Claim<'_>], named: &[Holding], profile: Option<&str>, window: Window, known: (i64, i64)) -> Pending {
+fn pending_of(evidence: &Evidence<'_>, own: &[&Claim<'_>], named: &[Holding], profile: Option<&str>, window: Window) -> Pending {
     let mut pending = Pending { claims: Vec::new(), free: Vec::new(), board_share: None, record: RecordKind::SlurmAccounting, replicas: 1 };
     for claim in own.iter().filter(|c| c.window.from_ms <= window.from_ms && window.to_ms <= c.window.to_ms) {
         let have = named.iter().filter(|h| h.holder == claim.holder && h.window.contains(window.from_ms)).count() as u32;
@@ -342,11 +329,7 @@ fn pending_of(evidence: &Evidence<'_>, own: &[&Claim<'_>], named: &[Holding], pr
         return pending;
     }
     pending.claims.sort_by(|a, b| evidence.placements.holders[a.0].key.cmp(&evidence.placements.holders[b.0].key));
-    let there = |unit: &UnitSpan| {
-        let from = if unit.window.from_ms == known.0 { i64::MIN } else { unit.window.from_ms };
-        let to = if unit.window.to_ms == known.1 { i64::MAX } else { unit.window.to_ms };
-        from <= window.from_ms && window.to_ms <= to
-    };
+    let there = |unit: &UnitSpan| unit.window.from_ms <= window.from_ms && window.to_ms <= unit.window.to_ms;
     let taken = |unit: &str| named.iter().filter(|h| h.unit == unit && h.window.contains(window.from_ms)).count() as u32;
     let push = |pending: &mut Pending, unit: &UnitSpan, slots: u32| {
         let left = slots.saturating_sub(taken(&unit.id));

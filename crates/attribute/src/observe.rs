@@ -103,6 +103,11 @@ impl<'a> Index<'a> {
         out
     }
 
+    /// Rows of holders with a claim on a node.
+    pub fn holders_on(&self, cluster: &str, node: &str) -> &[usize] {
+        self.holders_by_node.get(&(cluster.to_string(), node.to_string())).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// From the first to the last sample of a machine.
     pub fn sample_window(&self, machine: &Machine) -> Option<Window> {
         let spans = machine.hosts.iter().flat_map(|h| {

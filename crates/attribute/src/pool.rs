@@ -54,7 +54,7 @@ impl BilledHours {
 
 /// Reads a row.
 pub fn row_facts(charge: &Charge, prices: &PriceList, book: &RuleBook) -> RowFacts {
-    let machine = charge.resource_id.as_deref().map(|id| machine::reduce(id).id).unwrap_or_default();
+    let machine = charge.resource_id.as_deref().map(|id| machine_of(id, charge.resource_name.as_deref())).unwrap_or_default();
     let cloud = cloud_word(charge.cloud);
     let details: Option<serde_json::Value> =
         charge.sku_price_details.as_deref().and_then(|text| serde_json::from_str(text).ok());
@@ -63,6 +63,19 @@ pub fn row_facts(charge: &Charge, prices: &PriceList, book: &RuleBook) -> RowFac
     let is_machine_usage = charge.category == ChargeCategory::Usage && is_machine_category(charge, book);
     let hours = if is_machine_usage && !charge.is_correction { billed_hours(charge, named_type.is_some(), gpu_count, book) } else { None };
     RowFacts { machine, instance_type: named_type, gpu_count, is_machine_usage, hours }
+}
+
+/// The reduced machine id of a row. Google's bills may carry the numeric id in the path: the machine's own name in
+/// the same project and zone then stands in its place, as schedulers know it.
+fn machine_of(resource_id: &str, resource_name: Option<&str>) -> String {
+    let id = machine::reduce(resource_id).id;
+    match (machine::gcp_numeric_id(&id), id.rsplit_once('/'), resource_name) {
+        (Some(_), Some((place, _)), Some(name)) if place.contains('/') && !name.is_empty() => {
+            let name = name.rsplit('/').next().unwrap_or(name);
+            format!("{place}/{}", name.to_ascii_lowercase())
+        }
+        _ => id,
+    }
 }
 
 /// The price list's word for a cloud; `None` for other providers (any row of the list may match).

@@ -71,7 +71,7 @@ pub fn attribute(input: &Input<'_>) -> Attribution {
     let dump_ends: Vec<i64> = usage.iter().map(|periods| dump_end(periods, last_sample_ms, data_end_ms)).collect();
 
     // The record of each machine.
-    let spans: Vec<SignSpans> = machines.iter().enumerate().map(|(at, m)| SignSpans::of(m, input, dump_ends[at], data_end_ms)).collect();
+    let spans: Vec<SignSpans> = machines.iter().enumerate().map(|(at, m)| SignSpans::of(m, input, &index, dump_ends[at], data_end_ms)).collect();
     let (records, label_holders) = records(&machines, &spans, &usage, &index, input);
     let holders: Vec<Holder> = input.placements.holders.iter().chain(&label_holders).cloned().collect();
     let (verdicts, ladder_remarks) = ladder::judge(&records, &holders, &index, book);
@@ -193,7 +193,7 @@ struct SignSpans {
 }
 
 impl SignSpans {
-    fn of(machine: &Machine, input: &Input<'_>, dump_end_ms: i64, data_end_ms: i64) -> SignSpans {
+    fn of(machine: &Machine, input: &Input<'_>, index: &Index<'_>, dump_end_ms: i64, data_end_ms: i64) -> SignSpans {
         let mut nodes = Vec::new();
         let mut holders = Vec::new();
         let mut times: Vec<i64> = Vec::new();
@@ -205,10 +205,8 @@ impl SignSpans {
                     nodes.push(Window::new(from, node.to_ms.unwrap_or(data_end_ms)).intersect(span.window));
                 }
             }
-            for holder in &input.placements.holders {
-                if holder.cluster != span.cluster || !holder.claims.iter().any(|c| c.node == span.name) {
-                    continue;
-                }
+            for at in index.holders_on(&span.cluster, &span.name) {
+                let holder = &input.placements.holders[*at];
                 let open = if holder.record == RecordKind::KubernetesDump { dump_end_ms } else { data_end_ms };
                 let own = Window::new(holder.from_ms, holder.to_ms.unwrap_or(open)).intersect(span.window);
                 if !own.is_empty() {
@@ -234,20 +232,16 @@ impl SignSpans {
 fn records(machines: &[Machine], spans: &[SignSpans], usage: &[BTreeMap<Window, Vec<usize>>], index: &Index<'_>, input: &Input<'_>) -> (Vec<MachineRecord>, Vec<Holder>) {
     let one = |at: usize| {
         let machine = &machines[at];
-        let mut windows: Vec<Window> = usage[at].keys().copied().collect();
-        windows.extend(index.sample_window(machine));
-        if usage[at].is_empty() || spans[at].last_time_ms.is_some() {
-            // Holders and nodes matter for estimates beyond the bill.
-            windows.extend(spans[at].holders.iter().copied());
-            let last = spans[at].last_time_ms.unwrap_or(i64::MIN);
-            windows.extend(spans[at].nodes.iter().map(|w| Window::new(w.from_ms, w.to_ms.min(last))));
+        // The time of its signs; a bill alone says when a machine without any was there.
+        let mut windows: Vec<Window> = index.sample_window(machine).into_iter().collect();
+        let last = spans[at].last_time_ms.unwrap_or(i64::MIN);
+        windows.extend(spans[at].holders.iter().chain(&spans[at].nodes).map(|w| Window::new(w.from_ms, w.to_ms.min(last))));
+        windows.retain(|w| !w.is_empty());
+        if windows.is_empty() {
+            windows.extend(usage[at].keys().copied());
         }
-        let range = observe::hours_of(&windows).unwrap_or(Window::new(0, 0));
-        let range = if range.duration_ms() > post::SPREAD_HOURS_MAX * HOUR_MS {
-            Window::new(range.to_ms - post::SPREAD_HOURS_MAX * HOUR_MS, range.to_ms)
-        } else {
-            range
-        };
+        let range = observe::hours_of(&windows).unwrap_or(Window::new(0, HOUR_MS));
+        let range = Window::new(range.from_ms.max(range.to_ms - post::SPREAD_HOURS_MAX * HOUR_MS), range.to_ms);
         let mut extra = Vec::new();
         let record = observe::observe(machine, index, input.placements, range, input.book, &mut extra);
         (record, extra)
