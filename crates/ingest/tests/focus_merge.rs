@@ -55,7 +55,7 @@ fn sums_are_exact_and_by_category() {
     let invoices: Vec<(Option<&str>, String)> =
         bills.invoices.iter().map(|i| (i.invoice.as_deref(), i.billed.normalized().to_string())).collect();
     assert_eq!(invoices, [(None, "5".into()), (Some("I1"), "1".into()), (Some("I2"), "1.000000000001".into())]);
-    assert!(kinds(&bills).contains(&"effective_cost_integral") == false);
+    assert!(!kinds(&bills).contains(&"effective_cost_integral"));
 }
 
 #[test]

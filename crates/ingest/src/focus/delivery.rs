@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use gpuledger_model::money::Decimal;
 use gpuledger_model::tables::charge::{Charge, ChargeCategory};
 
 use super::row::text_digest;
@@ -43,7 +44,7 @@ pub(super) fn overlaps(parts: &[Part<'_>]) -> Vec<Overlap> {
         BTreeMap::new()
     } else {
         let keys: Vec<Vec<u64>> =
-            parts.iter().map(|part| part.charges.iter().map(|c| text_digest(&c.content_key())).collect()).collect();
+            parts.iter().map(|part| part.charges.iter().map(|charge| meaning_digest(charge)).collect()).collect();
         matches(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>())
     };
     let mut out = Vec::new();
@@ -93,6 +94,18 @@ pub(super) fn superseded(parts: &[Part<'_>], overlaps: &[Overlap]) -> Vec<(usize
         }
     }
     out
+}
+
+/// The identity of a charge whatever zeros stand behind its last digits.
+fn meaning_digest(charge: &Charge) -> u64 {
+    let mut plain = charge.clone();
+    for amount in [&mut plain.billed, &mut plain.effective] {
+        *amount = amount.normalized();
+    }
+    for amount in [&mut plain.list, &mut plain.contracted, &mut plain.pricing_quantity, &mut plain.consumed_quantity] {
+        *amount = amount.map(Decimal::normalized);
+    }
+    text_digest(&plain.content_key())
 }
 
 /// The end of the last usage of a part.

@@ -403,12 +403,12 @@ impl BillParser {
                     Some(value.to_owned())
                 }
                 None => {
-                    faults.push((name, format!("{name} is null")));
+                    faults.push((name, "is null".to_owned()));
                     None
                 }
             },
             Err(why) => {
-                faults.push((name, format!("{name} {why}")));
+                faults.push((name, why));
                 None
             }
         }
@@ -426,8 +426,8 @@ impl BillParser {
                 note_form(form, name, line, &mut self.remarks);
                 return Some(time_ms);
             }
-            Ok(None) => format!("{name} is null"),
-            Err(why) => format!("{name} {why}"),
+            Ok(None) => "is null".to_owned(),
+            Err(why) => why,
         };
         faults.push((name, fault));
         None
@@ -445,8 +445,8 @@ impl BillParser {
                 note_form(form, name, line, &mut self.remarks);
                 return Some(number);
             }
-            Ok(None) => format!("{name} is null"),
-            Err(why) => format!("{name} {why}"),
+            Ok(None) => "is null".to_owned(),
+            Err(why) => why,
         };
         faults.push((name, fault));
         None

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gpuledger_model::money::Decimal;
 use gpuledger_model::tables::charge::{Charge, ChargeCategory};
 
-use super::cell::{Cell, Form, Unreadable, quoted, read_decimal, read_text, typed_text};
+use super::cell::{Cell, Form, Unreadable, quoted, read_decimal, read_text, read_time, typed_text};
 use super::column::{ALLOWED_VALUES, ColumnName, column_name};
 use super::remark::{Remarks, Weight};
 
@@ -76,7 +76,25 @@ pub(crate) struct Layout {
     numbers: Vec<(usize, &'static str, NumberSlot)>,
     words_only: Vec<(usize, &'static str)>,
     extras: Vec<(String, usize)>,
-    digest_order: Vec<(u64, usize)>,
+    digest_order: Vec<(u64, usize, Meaning)>,
+}
+
+/// What the cells of a column mean where rows are compared.
+#[derive(Clone, Copy)]
+enum Meaning {
+    Text,
+    Number,
+    Time,
+}
+
+fn meaning(name: &str) -> Meaning {
+    if name.ends_with("PeriodStart") || name.ends_with("PeriodEnd") {
+        Meaning::Time
+    } else if name.ends_with("Cost") || name.ends_with("Price") || name.ends_with("Quantity") || name.starts_with("x_") {
+        Meaning::Number
+    } else {
+        Meaning::Text
+    }
 }
 
 impl Layout {
@@ -111,7 +129,7 @@ impl Layout {
         Layout {
             width: header.len(),
             present: positions.keys().copied().collect(),
-            digest_order: named.iter().map(|(name, at)| (fnv(FNV_START, name.as_bytes()), *at)).collect(),
+            digest_order: named.iter().map(|(name, at)| (text_digest(name), *at, meaning(name))).collect(),
             names: named.into_keys().collect(),
             repeated,
             ignored,
@@ -149,15 +167,30 @@ impl Layout {
         })
     }
 
-    /// The identity of the row: its cells by column name, whatever the order of the columns.
+    /// The identity of the row: what its cells mean, by column name. The order of columns, zeros behind the last
+    /// digit and the way a time is written are no part of it, so that CSV and Parquet of one table agree.
     pub(crate) fn digest(&self, cells: &[Cell<'_>]) -> u64 {
         let mut hash = FNV_START;
-        for (name_hash, at) in &self.digest_order {
+        for (name_hash, at, meaning) in &self.digest_order {
             let Some(cell) = cells.get(*at).filter(|cell| !cell.is_null()) else { continue };
             hash = fnv(hash, &name_hash.to_le_bytes());
-            hash = match cell {
-                Cell::Text(text) => fnv(hash, text.as_bytes()),
-                typed => fnv(hash, typed_text(typed).as_bytes()),
+            let number = || match read_decimal(cell) {
+                Ok(Some((number, _))) => Some(number.normalized()),
+                _ => None,
+            };
+            let time = || match read_time(cell) {
+                Ok(Some((time_ms, _))) => Some(time_ms),
+                _ => None,
+            };
+            let known = match meaning {
+                Meaning::Number => number().map(|n| fnv(fnv(hash, &n.mantissa.to_le_bytes()), &[n.scale])),
+                Meaning::Time => time().map(|time_ms| fnv(hash, &time_ms.to_le_bytes())),
+                Meaning::Text => None,
+            };
+            hash = match (known, cell) {
+                (Some(known), _) => known,
+                (None, Cell::Text(text)) => fnv(hash, text.as_bytes()),
+                (None, typed) => fnv(hash, typed_text(typed).as_bytes()),
             };
             hash = fnv(hash, &[0xff]);
         }
@@ -207,7 +240,7 @@ impl Layout {
             Ok(Some((text, _))) => allowed_word("ChargeClass", text, line, remarks) == "Correction",
             Ok(None) => false,
             Err(why) => {
-                remarks.reject(Weight::Value, line, "ChargeClass", &format!("ChargeClass {why}"));
+                remarks.reject(Weight::Value, line, "ChargeClass", &why);
                 false
             }
         }
@@ -268,7 +301,7 @@ impl Layout {
         match read(cells.get(at)?) {
             Ok(value) => value,
             Err(why) => {
-                remarks.reject(Weight::Value, line, name, &format!("{name} {why}"));
+                remarks.reject(Weight::Value, line, name, &why);
                 None
             }
         }
