@@ -27,6 +27,21 @@ pub struct Score {
     pub idle_recall: f64,
 }
 
+impl Score {
+    /// The score of nothing against nothing.
+    pub fn empty() -> Score {
+        Score {
+            dollars: Decimal::ZERO,
+            misattributed_share: 0.0,
+            false_waste_share: 0.0,
+            unobserved_share: 0.0,
+            gap_share: 0.0,
+            true_waste_share: 0.0,
+            idle_recall: 1.0,
+        }
+    }
+}
+
 /// One place of the ledger: hour, device, holder.
 type Place<'a> = (i64, &'a str, &'a str);
 /// Amounts by cause: true, posted.
@@ -57,6 +72,57 @@ pub fn compare(truth: &Truth, postings: &[Posting]) -> BTreeMap<String, Score> {
             (currency.to_string(), score(places, &counterexamples, gap))
         })
         .collect()
+}
+
+/// Where a ledger is furthest from the truth: amounts posted to a known cause beyond what it truly was, over all hours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Currency.
+    pub currency: String,
+    /// Holder, or empty.
+    pub holder: String,
+    /// Cause.
+    pub cause: Cause,
+    /// Truly.
+    pub true_amount: Decimal,
+    /// As posted.
+    pub posted_amount: Decimal,
+    /// Sum of what was posted beyond the truth, hour by hour and device by device.
+    pub beyond: Decimal,
+}
+
+/// The differences of a ledger from the truth by holder and cause, the largest first.
+pub fn differences(truth: &Truth, postings: &[Posting]) -> Vec<Difference> {
+    let mut places: BTreeMap<(&str, &str, Cause, i64, &str), [Decimal; 2]> = BTreeMap::new();
+    let zero = [Decimal::ZERO; 2];
+    for row in &truth.rows {
+        plus(&mut places.entry((&row.currency, &row.holder, row.cause, row.hour_ms, &row.device)).or_insert(zero)[0], row.amount);
+    }
+    for posting in postings {
+        let place = (posting.scope.currency.as_str(), posting.holder.as_str(), posting.cause, posting.hour_ms, posting.device.as_str());
+        plus(&mut places.entry(place).or_insert(zero)[1], posting.amount);
+    }
+    let mut sums: BTreeMap<(&str, &str, Cause), [Decimal; 3]> = BTreeMap::new();
+    for ((currency, holder, cause, _, _), [is, posted]) in places {
+        let sum = sums.entry((currency, holder, cause)).or_insert([Decimal::ZERO; 3]);
+        plus(&mut sum[0], is);
+        plus(&mut sum[1], posted);
+        plus(&mut sum[2], posted.checked_sub(is).unwrap_or(Decimal::ZERO).max(Decimal::ZERO));
+    }
+    let mut out: Vec<Difference> = sums
+        .into_iter()
+        .filter(|(_, [_, _, beyond])| *beyond > Decimal::ZERO)
+        .map(|((currency, holder, cause), [true_amount, posted_amount, beyond])| Difference {
+            currency: currency.to_string(),
+            holder: holder.to_string(),
+            cause,
+            true_amount,
+            posted_amount,
+            beyond,
+        })
+        .collect();
+    out.sort_by(|a, b| b.beyond.cmp(&a.beyond).then_with(|| (&a.currency, &a.holder, a.cause).cmp(&(&b.currency, &b.holder, b.cause))));
+    out
 }
 
 fn score(places: &BTreeMap<Place, Causes>, counterexamples: &BTreeSet<&str>, gap: Decimal) -> Score {

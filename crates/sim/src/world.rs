@@ -156,7 +156,10 @@ impl World {
             }
             Task::Serving => write_whole(&dir.join("telemetry").join("vllm.parquet"), |out| serving::write_requests(self, out))
                 .and_then(|()| write_whole(&dir.join("telemetry").join("containers.parquet"), |out| serving::write_containers(self, out))),
-            Task::Placements => self.write_placements(&dir.join("placements")),
+            Task::Placements => {
+                write_whole(&dir.join("gpuledger.toml"), |out| out.write_all(self.configuration().as_bytes()))?;
+                self.write_placements(&dir.join("placements"))
+            }
             Task::Bills => {
                 for bill in &self.bills.bills {
                     write_whole(&dir.join("bills").join(&bill.file), |out| focus::write(bill, out))?;
@@ -173,11 +176,25 @@ impl World {
         }
     }
 
-    fn write_placements(&self, dir: &Path) -> io::Result<()> {
+    /// The clusters, by name.
+    pub fn clusters(&self) -> Vec<&'static str> {
         let mut clusters: Vec<&str> = self.machines.iter().map(|m| m.cluster).collect();
         clusters.sort_unstable();
         clusters.dedup();
-        for cluster in clusters {
+        clusters
+    }
+
+    /// A configuration that names the world's inputs, for `gpuledger report --config`.
+    fn configuration(&self) -> String {
+        let mut text = String::from("# Simulated data.\n[[bills]]\npath = \"bills\"\n\n[[telemetry]]\npath = \"telemetry\"\n");
+        for cluster in self.clusters() {
+            text.push_str(&format!("\n[[placements]]\npath = \"placements/{cluster}\"\ncluster = \"{cluster}\"\n"));
+        }
+        text
+    }
+
+    fn write_placements(&self, dir: &Path) -> io::Result<()> {
+        for cluster in self.clusters() {
             let folder = dir.join(cluster);
             match self.machines.iter().find(|m| m.cluster == cluster).map(|m| m.scheduler) {
                 Some(fleet::Scheduler::Slurm) => {
