@@ -221,10 +221,9 @@ impl SignSpans {
     }
 
     fn signs(&self, record: &MachineRecord) -> Signs {
-        let samples = record.sample_hours.values().map(|(first, last)| Window::new(*first, *last + 1));
-        let spans = samples.chain(self.nodes.iter().copied()).chain(self.holders.iter().copied()).collect();
+        let spans = self.nodes.iter().chain(&self.holders).copied().collect();
         let busy = record.observed.union(&WindowSet::from_windows(self.holders.clone()));
-        Signs { spans, busy }
+        Signs { spans, samples: record.sample_hours.values().copied().collect(), busy }
     }
 }
 
@@ -358,7 +357,7 @@ impl Poster<'_> {
         }
         let last_sample = record.sample_hours.values().map(|(_, last)| *last).max();
         let Some(last_time) = last_sample.max(spans.last_time_ms) else { return };
-        let first_time = signs.spans.iter().map(|w| w.from_ms).min().unwrap_or(last_time);
+        let first_time = signs.first_ms().unwrap_or(last_time);
         let billed_to = usage.keys().map(|w| w.to_ms).max();
         let seen = Window::new(billed_to.map_or(first_time, |t| t.max(first_time)), last_time);
         if seen.is_empty() {
@@ -572,10 +571,7 @@ fn estimate_amount(hourly: Decimal, ms: i64) -> Option<Decimal> {
 /// No usage row and no sign of the machine in the time.
 fn is_stopped(window: Window, usage: &BTreeMap<Window, Vec<usize>>, spans: &SignSpans, record: &MachineRecord) -> bool {
     let used = usage.keys().any(|w| w.overlaps(window));
-    let signs = Signs { spans: spans.holders.clone(), busy: WindowSet::default() };
-    let sampled = record.sample_hours.values().any(|(first, last)| Window::new(*first, *last + 1).overlaps(window));
-    let node = spans.nodes.iter().any(|w| w.overlaps(window));
-    !used && !sampled && !node && signs.evidence(window).is_none()
+    !used && spans.signs(record).evidence(window).is_none()
 }
 
 /// Means of the figures that a person would look at first.
