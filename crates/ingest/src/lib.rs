@@ -11,9 +11,12 @@
 use gpuledger_model::tables::reject::{Notice, Reject};
 
 pub mod focus;
+pub mod inventory;
 pub mod kubernetes;
+pub mod owners;
 pub mod placements;
 pub mod prometheus;
+pub mod slurm;
 
 mod declared;
 mod refusals;
