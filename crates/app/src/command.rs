@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{BillsArgs, Cli, Command};
+use crate::cli::{BillsArgs, Cli, Command, SimCommand};
 use crate::exit::{Exit, Failure};
-use crate::output::{leave_cleanly_when_interrupted, write_file};
-use crate::{bills, config, report_command};
+use crate::output::{leave_cleanly_when_interrupted, write_file, write_result};
+use crate::progress::Progress;
+use crate::{bills, config, report_command, simulate};
 
 /// What the binary does.
 pub fn main() -> ExitCode {
@@ -42,7 +43,15 @@ pub fn run(command: &Command, now_ms: i64) -> Result<Exit, Failure> {
     match command {
         Command::Report(args) => report_command::run(args, now_ms),
         Command::Bills(args) => run_bills(args),
-        Command::Evidence(_) | Command::Sim(_) | Command::Demo(_) => Err(Failure::usage("run this command: it is not built in yet")),
+        Command::Sim(SimCommand::Write(args)) => {
+            let text = simulate::write(args, &Progress::on_stderr())?;
+            write_result(None, &text).map(|()| Exit::Done)
+        }
+        Command::Sim(SimCommand::Score(args)) => {
+            let text = simulate::score(args, &Progress::on_stderr())?;
+            write_result(args.out.as_deref(), &text).map(|()| Exit::Done)
+        }
+        Command::Evidence(_) | Command::Demo(_) => Err(Failure::usage("run this command: it is not built in yet")),
     }
 }
 

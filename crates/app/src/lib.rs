@@ -22,4 +22,5 @@ pub mod progress;
 pub mod render;
 pub mod report;
 pub mod report_command;
+pub mod simulate;
 pub mod window_arg;

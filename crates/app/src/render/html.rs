@@ -153,8 +153,13 @@ fn timeline(report: &Report, zone: &TimeZone, out: &mut String) {
     for total in &report.totals {
         let currency = escape(&total.currency);
         let _ = write!(out, "<h3>{currency}</h3><div class=\"chart scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Chart, {currency}\">");
-        out.push_str(&svg::stacked_timeline(&report.timeline, &total.currency, report.window, zone));
-        out.push_str("</div><details><summary>The figures of this chart</summary>");
+        let chart = svg::stacked_timeline(&report.timeline, &total.currency, zone);
+        out.push_str(&chart.svg);
+        out.push_str("</div>");
+        if chart.is_trimmed {
+            out.push_str("<p class=\"quiet\">Before and after what is drawn lies less than 1 % of the greatest bar each; the figures have it.</p>");
+        }
+        out.push_str("<details><summary>The figures of this chart</summary>");
         let mut columns = vec![format!("from ({})", report.timezone)];
         columns.extend(Class::ALL.iter().map(|class| format!("{class}#")));
         let columns: Vec<&str> = columns.iter().map(String::as_str).collect();

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 
 use super::amount::format_amount;
 use super::html::escape;
-use crate::report::{Span, TimelineRow};
+use crate::report::TimelineRow;
 
 const CHART_WIDTH: f64 = 960.0;
 const CHART_HEIGHT: f64 = 290.0;
@@ -22,8 +22,11 @@ const PLOT_BOTTOM: f64 = CHART_HEIGHT - 28.0;
 
 /// Lines across the plot.
 const TICKS: f64 = 4.0;
-/// Labels below it: as many as fit without touching.
-const TIME_LABELS_MAX: usize = 9;
+/// Room of a label below it: as many are written as fit without touching.
+const TIME_LABEL_WIDTH: f64 = 88.0;
+/// Hours or days at the ends with less than this part of the greatest are left out of the drawing: tax that is
+/// spread over a month would else squeeze two days of data into a line.
+const DRAWN_PART_MIN: f64 = 0.01;
 
 /// Patterns of the classes, defined once per page.
 pub fn pattern_definitions() -> &'static str {
@@ -67,25 +70,34 @@ pub fn bar(parts: &[(Class, f64)], greatest: f64, words: &str) -> String {
     out
 }
 
+/// A chart, and whether it leaves out ends with next to nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Chart {
+    /// The drawing.
+    pub svg: String,
+    /// Ends were left out.
+    pub is_trimmed: bool,
+}
+
 /// Dollars by class over time, stacked; what is negative hangs below the zero line.
-/// The span is that of the report, so that the charts of several currencies stand under one another.
-pub fn stacked_timeline(rows: &[TimelineRow], currency: &str, span: Span, zone: &TimeZone) -> String {
-    let rows: Vec<&TimelineRow> = rows.iter().filter(|row| row.currency == currency).collect();
-    let (Some(from), Some(to)) = (rows.iter().map(|r| r.from).min(), rows.iter().map(|r| r.to).max()) else {
-        return String::new();
-    };
-    // Days of a zone may reach over the span's ends.
-    let (from, to) = (span.from.map_or(from, |start| start.min(from)), span.to.map_or(to, |end| end.max(to)));
+pub fn stacked_timeline(rows: &[TimelineRow], currency: &str, zone: &TimeZone) -> Chart {
+    let all: Vec<&TimelineRow> = rows.iter().filter(|row| row.currency == currency).collect();
+    let Some((from, to)) = drawn_span(&all) else { return Chart::default() };
+    let rows: Vec<&TimelineRow> = all.iter().copied().filter(|row| from <= row.from && row.from < to).collect();
+    let is_trimmed = rows.len() < all.len();
     let mut up: BTreeMap<i64, f64> = BTreeMap::new();
     let mut down: BTreeMap<i64, f64> = BTreeMap::new();
     for row in &rows {
         let amount = row.amount.to_f64();
         *if amount < 0.0 { &mut down } else { &mut up }.entry(row.from).or_insert(0.0) += amount;
     }
-    let step = tick_step(up.values().copied().fold(0.0, f64::max) - down.values().copied().fold(0.0, f64::min));
-    let top = (up.values().copied().fold(0.0, f64::max) / step).ceil() * step;
-    let bottom = (down.values().copied().fold(0.0, f64::min) / step).floor() * step;
-    let scale = Scale { from, to: to.max(from + 1), top: top.max(step), bottom };
+    let highest = up.values().copied().fold(0.0, f64::max);
+    let lowest = down.values().copied().fold(0.0, f64::min);
+    let step = tick_step(highest - lowest);
+    // A few credits need no whole step below zero.
+    let bottom = if lowest > -step / 3.0 { lowest } else { (lowest / step).floor() * step };
+    let top = ((highest / step).ceil() * step).max(step);
+    let scale = Scale { from, to: to.max(from + 1), top, bottom };
 
     let mut out = format!(
         "<svg viewBox=\"0 0 {CHART_WIDTH} {CHART_HEIGHT}\" role=\"img\" aria-label=\"{}\">",
@@ -108,7 +120,20 @@ pub fn stacked_timeline(rows: &[TimelineRow], currency: &str, span: Span, zone: 
     }
     time_labels(&rows, &scale, zone, &mut out);
     out.push_str("</svg>");
-    out
+    Chart { svg: out, is_trimmed }
+}
+
+/// From the first to the last hour or day that is worth drawing.
+fn drawn_span(rows: &[&TimelineRow]) -> Option<(i64, i64)> {
+    let mut sums: BTreeMap<(i64, i64), f64> = BTreeMap::new();
+    for row in rows {
+        *sums.entry((row.from, row.to)).or_insert(0.0) += row.amount.to_f64().abs();
+    }
+    let greatest = sums.values().copied().fold(0.0, f64::max);
+    let mut drawn = sums.iter().filter(|(_, sum)| **sum >= greatest * DRAWN_PART_MIN).map(|(span, _)| *span);
+    let first = drawn.next()?;
+    let last = drawn.next_back().unwrap_or(first);
+    Some((first.0, last.1))
 }
 
 /// The timeline as rows of `(label, amounts by class in their order)`.
@@ -161,7 +186,7 @@ fn tick_step(range: f64) -> f64 {
 }
 
 fn ticks(scale: &Scale, step: f64, out: &mut String) {
-    let first = (scale.bottom / step).round() as i64;
+    let first = (scale.bottom / step).ceil() as i64;
     let last = (scale.top / step).round() as i64;
     let places = if step >= 1.0 { 0 } else { (-step.log10().floor()).clamp(0.0, 9.0) as usize };
     for at in first..=last {
@@ -184,9 +209,13 @@ fn ticks(scale: &Scale, step: f64, out: &mut String) {
 
 fn time_labels(rows: &[&TimelineRow], scale: &Scale, zone: &TimeZone, out: &mut String) {
     let buckets: Vec<(i64, i64)> = rows.iter().map(|r| (r.from, r.to)).collect::<BTreeSet<_>>().into_iter().collect();
-    let every = buckets.len().div_ceil(TIME_LABELS_MAX).max(1);
-    for (from, to) in buckets.iter().step_by(every) {
-        let x = ((scale.x(*from) + scale.x(*to)) / 2.0).clamp(PLOT_LEFT + 34.0, PLOT_RIGHT - 38.0);
+    let mut free_from = PLOT_LEFT;
+    for (from, to) in &buckets {
+        let x = ((scale.x(*from) + scale.x(*to)) / 2.0).clamp(PLOT_LEFT, PLOT_RIGHT - TIME_LABEL_WIDTH / 2.0 + 4.0);
+        if x - TIME_LABEL_WIDTH / 2.0 < free_from - TIME_LABEL_WIDTH / 2.0 {
+            continue;
+        }
+        free_from = x + TIME_LABEL_WIDTH;
         let _ = write!(
             out,
             "<text x=\"{x:.2}\" y=\"{:.2}\" text-anchor=\"middle\">{}</text>",
@@ -224,6 +253,24 @@ mod tests {
         assert_eq!(time_label(23 * hour, 47 * hour, &zone), "1970-01-02");
     }
 
+    #[test]
+    fn a_month_of_tax_does_not_hide_two_days_of_data() {
+        let day = gpuledger_model::time::DAY_MS;
+        let row = |at: i64, amount: i128| TimelineRow {
+            from: at * day,
+            to: (at + 1) * day,
+            currency: "USD".into(),
+            class: Class::Neutral,
+            amount: Decimal::from_integer(amount),
+        };
+        let rows: Vec<TimelineRow> = (0..30).map(|at| row(at, if at == 4 || at == 5 { 1000 } else { 1 })).collect();
+        let chart = stacked_timeline(&rows, "USD", &TimeZone::UTC);
+        assert!(chart.is_trimmed);
+        assert_eq!(chart.svg.matches("<title>").count(), 2);
+        assert_eq!(timeline_table(&rows, "USD", &TimeZone::UTC).len(), 30);
+        assert!(!stacked_timeline(&rows[4..6], "USD", &TimeZone::UTC).is_trimmed);
+    }
+
     proptest! {
         #[test]
         fn any_amounts_are_drawn_within_the_chart(amounts in prop::collection::vec((any::<i64>(), 0u8..12, 0i64..400), 1..40)) {
@@ -235,7 +282,7 @@ mod tests {
                 class: Class::ALL[at % Class::ALL.len()],
                 amount: Decimal { mantissa: i128::from(mantissa), scale },
             }).collect();
-            let text = stacked_timeline(&rows, "USD", Span { from: None, to: None }, &TimeZone::UTC);
+            let text = stacked_timeline(&rows, "USD", &TimeZone::UTC).svg;
             prop_assert!(!text.contains("NaN") && !text.contains("inf") && text.len() < 200_000);
         }
     }
