@@ -20,7 +20,7 @@ use arrow_array::types::{
     Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, MapArray, RecordBatch};
+use arrow_array::{Array, ArrayRef, Float64Array, MapArray, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use gpuledger_ingest::prometheus::labels::Labels;
 use gpuledger_ingest::prometheus::names::{MetricId, NameTable};
@@ -241,9 +241,13 @@ impl Rows<'_> {
                 self.take_long(name, &names, &times, &sets, batch.column(value));
             }
             None => {
-                for (at, metric) in &layout.metrics {
-                    self.take_column(*metric, &times, &sets, batch.column(*at));
-                }
+                let columns: Vec<(MetricId, &ArrayRef, Option<&Float64Array>)> = layout
+                    .metrics
+                    .iter()
+                    .map(|(at, metric)| (*metric, batch.column(*at)))
+                    .map(|(metric, column)| (metric, column, column.as_primitive_opt::<Float64Type>()))
+                    .collect();
+                self.take_wide(&columns, &times, &sets);
                 for at in &layout.unmapped {
                     let column = batch.column(*at);
                     let present = (column.len() - column.null_count()) as u64;
@@ -313,21 +317,19 @@ impl Rows<'_> {
         sets
     }
 
-    fn take_column(&mut self, metric: MetricId, times: &[Option<i64>], sets: &[LabelSetId], column: &ArrayRef) {
-        if let Some(floats) = column.as_primitive_opt::<Float64Type>() {
-            let has_nulls = floats.null_count() > 0;
-            for (row, ((value, set), time)) in floats.values().iter().zip(sets).zip(times).enumerate() {
-                if !has_nulls || floats.is_valid(row) {
-                    self.take_float(metric, row, *set, *time, *value);
-                }
-            }
-            return;
-        }
+    /// Row by row, so that what a row says of its device is noted once.
+    fn take_wide(&mut self, columns: &[(MetricId, &ArrayRef, Option<&Float64Array>)], times: &[Option<i64>], sets: &[LabelSetId]) {
         for (row, (set, time)) in sets.iter().zip(times).enumerate() {
-            match cell(column, row) {
-                None => {}
-                Some(Cell::Float(value)) => self.take_float(metric, row, *set, *time, value),
-                Some(Cell::Exact(number)) => self.take_exact(metric, row, *set, *time, &number),
+            for (metric, column, floats) in columns {
+                match floats {
+                    Some(floats) if floats.is_valid(row) => self.take_float(*metric, row, *set, *time, floats.value(row)),
+                    Some(_) => {}
+                    None => match cell(column, row) {
+                        None => {}
+                        Some(Cell::Float(value)) => self.take_float(*metric, row, *set, *time, value),
+                        Some(Cell::Exact(number)) => self.take_exact(*metric, row, *set, *time, &number),
+                    },
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::gate::{Reason, admit, admit_float, admit_signal};
 use super::labels::{Labels, RowIdentity};
 use super::names::{Destination, MetricId, NameTable, SignalPart};
-use super::number::Number;
+use super::number::{Number, Scale};
 use super::signals::sum_parts;
 
 /// What became of the samples of one input.
@@ -216,7 +216,8 @@ struct LabelSet {
     target: String,
     labels: Labels,
     identity: RowIdentity,
-    routes: Vec<(MetricId, Vec<Route>)>,
+    /// By metric; empty where none of its samples has come yet.
+    routes: Vec<Option<Routes>>,
     /// The time at which scrape and labels were last noted.
     noted_ms: Option<i64>,
     /// The time and hour of the last accepted sample, and that hour's sighting.
@@ -230,9 +231,16 @@ struct LabelSet {
 /// Where samples of one metric with one label set go.
 #[derive(Clone, Copy, Debug)]
 enum Route {
-    Device { slot: usize, mapping: usize, field: Field },
-    Signal { slot: usize, mapping: usize },
+    Device { slot: usize, scale: Scale, field: Field },
+    Signal { slot: usize, scale: Scale },
     Refused(Reason),
+}
+
+/// The routes of a metric: nearly always one.
+#[derive(Clone, Debug)]
+enum Routes {
+    One(Route),
+    Several(Vec<Route>),
 }
 
 /// Values by key, reached by index once the key is known.
@@ -267,24 +275,47 @@ impl<K: std::hash::Hash + Eq + Ord, V: Default> Slots<K, V> {
     }
 }
 
-/// Times with cheap repeats: compacted whenever it has doubled.
-#[derive(Debug, Default)]
+/// Times with cheap repeats: sources that go metric by metric walk through the same times again and again.
+#[derive(Debug)]
 struct TimeSet {
     times_ms: Vec<i64>,
+    /// The place after the time met last.
+    cursor: usize,
+    is_sorted: bool,
     compact_at: usize,
+}
+
+impl Default for TimeSet {
+    fn default() -> Self {
+        TimeSet { times_ms: Vec::new(), cursor: 0, is_sorted: true, compact_at: 4_096 }
+    }
 }
 
 impl TimeSet {
     fn push(&mut self, time_ms: i64) {
-        if self.times_ms.last() == Some(&time_ms) {
+        let place = |at: usize| self.times_ms.get(at).copied();
+        if self.cursor > 0 && place(self.cursor - 1) == Some(time_ms) {
             return;
         }
+        if place(self.cursor) == Some(time_ms) {
+            self.cursor += 1;
+            return;
+        }
+        if self.is_sorted && self.times_ms.last().is_some_and(|last| time_ms < *last) {
+            if let Ok(at) = self.times_ms.binary_search(&time_ms) {
+                self.cursor = at + 1;
+                return;
+            }
+            self.is_sorted = false;
+        }
         self.times_ms.push(time_ms);
-        if self.times_ms.len() >= self.compact_at.max(4_096) {
+        if !self.is_sorted && self.times_ms.len() >= self.compact_at {
             self.times_ms.sort_unstable();
             self.times_ms.dedup();
+            self.is_sorted = true;
             self.compact_at = self.times_ms.len() * 2;
         }
+        self.cursor = self.times_ms.len();
     }
 }
 
@@ -392,64 +423,71 @@ impl Intake {
     }
 
     fn take(&mut self, id: LabelSetId, metric: MetricId, time_ms: i64, value: Value<'_>) -> Result<bool, Reason> {
-        let table = NameTable::get();
         let at = id.0 as usize;
-        let known = self.sets.get(at).and_then(|set| set.routes.iter().position(|route| route.0 == metric));
-        let route_at = match known {
-            Some(route_at) => route_at,
-            None => self.add_route(at, metric),
+        let known = |sets: &[LabelSet]| match sets.get(at)?.routes.get(metric.index())? {
+            Some(Routes::One(route)) => Some(Ok(*route)),
+            Some(Routes::Several(routes)) => Some(Err(routes.clone())),
+            None => None,
         };
-        let mut is_ours = false;
-        let mut first_reason = None;
-        let routes = self.sets.get(at).and_then(|set| set.routes.get(route_at)).map(|route| route.1.len()).unwrap_or(0);
-        for step in 0..routes {
-            let Some(route) = self.sets.get(at).and_then(|set| set.routes.get(route_at)?.1.get(step).copied()) else {
-                continue;
-            };
-            let taken = match route {
-                Route::Refused(reason) => Err(reason),
-                Route::Device { slot, mapping, field } => {
-                    self.note(at, time_ms);
-                    let Some(mapping) = table.mappings(metric).get(mapping) else { continue };
-                    let steps = match value {
-                        Value::Exact(number) => admit(field, &mapping.scale, number),
-                        Value::Float(value) => admit_float(field, &mapping.scale, value),
-                    };
-                    steps.map(|steps| {
-                        if let Some(column) = self.series.get(slot) {
-                            column.push(time_ms, steps);
-                        }
-                        self.sight(at, time_ms);
-                    })
-                }
-                Route::Signal { slot, mapping } => {
-                    let Some(mapping) = table.mappings(metric).get(mapping) else { continue };
-                    let number = match value {
-                        Value::Exact(number) => *number,
-                        Value::Float(value) => Number::from_f64(value),
-                    };
-                    admit_signal(&mapping.scale, &number).map(|steps| {
-                        if let Some(column) = self.parts.get(slot) {
-                            column.push(time_ms, steps);
-                        }
-                    })
-                }
-            };
-            match taken {
-                Ok(()) => is_ours = true,
-                Err(reason) => first_reason = first_reason.or(Some(reason)),
+        let routes = match known(&self.sets) {
+            Some(routes) => routes,
+            None => {
+                self.add_routes(at, metric);
+                known(&self.sets).unwrap_or(Err(Vec::new()))
             }
-        }
-        match first_reason {
-            Some(reason) if !is_ours => Err(reason),
-            _ => Ok(is_ours),
+        };
+        match routes {
+            Ok(route) => self.follow(at, route, time_ms, value).map(|()| true),
+            Err(routes) => {
+                let mut is_ours = false;
+                let mut first_reason = None;
+                for route in routes {
+                    match self.follow(at, route, time_ms, value) {
+                        Ok(()) => is_ours = true,
+                        Err(reason) => first_reason = first_reason.or(Some(reason)),
+                    }
+                }
+                match first_reason {
+                    Some(reason) if !is_ours => Err(reason),
+                    _ => Ok(is_ours),
+                }
+            }
         }
     }
 
-    fn add_route(&mut self, at: usize, metric: MetricId) -> usize {
+    fn follow(&mut self, at: usize, route: Route, time_ms: i64, value: Value<'_>) -> Result<(), Reason> {
+        match route {
+            Route::Refused(reason) => Err(reason),
+            Route::Device { slot, scale, field } => {
+                self.note(at, time_ms);
+                let steps = match value {
+                    Value::Exact(number) => admit(field, &scale, number),
+                    Value::Float(value) => admit_float(field, &scale, value),
+                }?;
+                if let Some(column) = self.series.get(slot) {
+                    column.push(time_ms, steps);
+                }
+                self.sight(at, time_ms);
+                Ok(())
+            }
+            Route::Signal { slot, scale } => {
+                let number = match value {
+                    Value::Exact(number) => *number,
+                    Value::Float(value) => Number::from_f64(value),
+                };
+                let steps = admit_signal(&scale, &number)?;
+                if let Some(column) = self.parts.get(slot) {
+                    column.push(time_ms, steps);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn add_routes(&mut self, at: usize, metric: MetricId) {
         let mut routes = Vec::new();
-        let Some(set) = self.sets.get_mut(at) else { return usize::MAX };
-        for (mapping_at, mapping) in NameTable::get().mappings(metric).iter().enumerate() {
+        let Some(set) = self.sets.get_mut(at) else { return };
+        for mapping in NameTable::get().mappings(metric) {
             if let Some(condition) = &mapping.condition
                 && !condition.holds(|name| set.labels.get(name))
             {
@@ -472,7 +510,7 @@ impl Intake {
                             producer: identity.producer.clone(),
                         };
                         let is_secondary = identity.is_virtual || mapping.is_secondary;
-                        Route::Device { slot: self.series.slot((key, is_secondary)), mapping: mapping_at, field }
+                        Route::Device { slot: self.series.slot((key, is_secondary)), scale: mapping.scale, field }
                     }
                 },
                 Destination::Signal(part) => match signal_source(part, set) {
@@ -486,13 +524,20 @@ impl Intake {
                         };
                         let target = self.targets.entry(set.target.clone()).or_default();
                         target.scrapes.gives_signals = true;
-                        Route::Signal { slot: self.parts.slot(key), mapping: mapping_at }
+                        Route::Signal { slot: self.parts.slot(key), scale: mapping.scale }
                     }
                 },
             });
         }
-        set.routes.push((metric, routes));
-        set.routes.len() - 1
+        if set.routes.len() <= metric.index() {
+            set.routes.resize(metric.index() + 1, None);
+        }
+        if let Some(entry) = set.routes.get_mut(metric.index()) {
+            *entry = Some(match routes.as_slice() {
+                [route] => Routes::One(*route),
+                _ => Routes::Several(routes),
+            });
+        }
     }
 
     /// A device row stands at this time: its producer was scraped, its labels stood.

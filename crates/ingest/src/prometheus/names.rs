@@ -76,6 +76,13 @@ impl Condition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MetricId(u16);
 
+impl MetricId {
+    /// Its place in the table.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
 /// The names we map; every other name is counted as unmapped.
 #[derive(Debug)]
 pub struct NameTable {

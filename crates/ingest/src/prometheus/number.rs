@@ -128,7 +128,7 @@ impl Exact {
             return 10u128.checked_pow(self.exponent.unsigned_abs())?.checked_mul(self.mantissa);
         }
         let divisor = 10u128.checked_pow(self.exponent.unsigned_abs())?;
-        (self.mantissa % divisor == 0).then(|| self.mantissa / divisor)
+        self.mantissa.is_multiple_of(divisor).then(|| self.mantissa / divisor)
     }
 
     /// Milliseconds of a number of seconds or milliseconds, rounded half up.
