@@ -5,8 +5,11 @@
 //!   never works starts for 30 minutes and is then `empty` or `vram_parked`;
 //! - idle of 15 minutes or more has its name from its first second; shorter idle is `headroom`. The scripts keep
 //!   clear of the limit: idle gaps are at most 10 minutes or at least 30;
-//! - most phases meet on whole 5 minutes, the rest up to 75 s beside them, on the busy side of the boundary
-//!   (work begins after it, idle begins before the next one), so that a window that mixes the two reads as busy.
+//! - phases meet near whole 5 minutes: work begins on one or up to 75 s after it, and what interrupts work (idle,
+//!   waits, heat) begins 45 to 75 s before one. An exporter's values lag by up to 45 s, so a window then mixes two
+//!   states only where the work in it weighs most. A boundary in the middle of a window cannot be told from the
+//!   sawtooth of a starved device by means and deviations of that window alone; worlds that put many there would
+//!   measure chance, not rules.
 
 use gpuledger_model::cause::Cause;
 use gpuledger_model::time::{MINUTE_MS, SECOND_MS, WINDOW_MS, floor_to};
@@ -213,7 +216,11 @@ pub fn script(workload: Workload, holding: Holding, chance: &mut Chance) -> Vec<
             let end = match workload {
                 Workload::NotebookEmpty => holding.from_ms + 30 * MINUTE_MS,
                 Workload::WarmStandby => writer.boundary(minutes).min(floor_to(holding.from_ms + 30 * MINUTE_MS, WINDOW_MS)),
-                _ => writer.busy_from(minutes, chance).min(holding.from_ms + 29 * MINUTE_MS),
+                _ => {
+                    let latest = floor_to(holding.from_ms + 29 * MINUTE_MS, WINDOW_MS);
+                    let end = writer.busy_from(minutes, chance);
+                    if end > latest { latest } else { end }
+                }
             };
             writer.until(end, idle(STAGING, Cause::Starting));
         }
@@ -272,6 +279,7 @@ fn round(workload: Workload, writer: &mut Writer, chance: &mut Chance, holding: 
             writer.busy(chance.between(60, 100), TRAINING, chance);
             writer.until(writer.boundary(chance.between(8, 15)), State::neutral(levels(EVALUATION)));
             if chance.percent(50) {
+                writer.busy(chance.between(20, 40), TRAINING, chance);
                 writer.until(writer.boundary(5), idle(PARKED, Cause::Headroom));
             }
         }
@@ -279,7 +287,7 @@ fn round(workload: Workload, writer: &mut Writer, chance: &mut Chance, holding: 
             let mut decode = State::neutral(levels(DECODE));
             decode.levels = decode.levels.with(Signal::Requests, 12_000_000);
             let minutes = chance.between(240, 420);
-            writer.until(writer.idle_from(minutes, chance), writer.varied(decode));
+            writer.until(writer.interrupted_from(minutes, chance), writer.varied(decode));
             if rest > 600 * MINUTE_MS && chance.percent(60) {
                 let minutes = chance.between(60, 150);
                 writer.until(writer.busy_from(minutes, chance), idle(WARM, Cause::VramParked));
@@ -299,14 +307,14 @@ fn round(workload: Workload, writer: &mut Writer, chance: &mut Chance, holding: 
         }
         Workload::NotebookParked => {
             let minutes = chance.between(15, 35);
-            writer.until(writer.idle_from(minutes, chance), writer.varied(State::neutral(levels(NOTEBOOK))));
+            writer.until(writer.interrupted_from(minutes, chance), writer.varied(State::neutral(levels(NOTEBOOK))));
             let minutes = chance.between(60, 200);
             writer.until(writer.busy_from(minutes, chance), idle(PARKED, Cause::VramParked));
         }
         Workload::NotebookEmpty => writer.until(writer.to_ms, idle(EMPTY, Cause::Empty)),
         Workload::SharedInference => {
             let minutes = chance.between(90, 240);
-            writer.until(writer.idle_from(minutes, chance), writer.varied(State::neutral(levels(SHARED))));
+            writer.until(writer.interrupted_from(minutes, chance), writer.varied(State::neutral(levels(SHARED))));
             let minutes = chance.between(45, 120);
             writer.until(writer.busy_from(minutes, chance), idle(PARKED, Cause::VramParked));
         }
@@ -342,8 +350,10 @@ impl Writer {
         }
     }
 
-    fn busy(&mut self, minutes: i64, figures: Figures, _chance: &mut Chance) {
-        self.until(self.boundary(minutes), self.varied(State::neutral(levels(figures))));
+    /// Work until something interrupts it.
+    fn busy(&mut self, minutes: i64, figures: Figures, chance: &mut Chance) {
+        let end = self.interrupted_from(minutes, chance);
+        self.until(end, self.varied(State::neutral(levels(figures))));
     }
 
     /// The whole five minutes nearest to so many minutes from here, at least one on.
@@ -356,9 +366,9 @@ impl Writer {
         self.boundary(minutes) + if chance.percent(35) { chance.between(1, 75) * SECOND_MS } else { 0 }
     }
 
-    /// Where idle begins after work: on a boundary, or a little before it.
-    fn idle_from(&self, minutes: i64, chance: &mut Chance) -> i64 {
-        self.boundary(minutes.max(10)) - if chance.percent(35) { chance.between(1, 75) * SECOND_MS } else { 0 }
+    /// Where work is interrupted: a minute or so before a boundary.
+    fn interrupted_from(&self, minutes: i64, chance: &mut Chance) -> i64 {
+        self.boundary(minutes.max(10)) - chance.between(45, 75) * SECOND_MS
     }
 
     /// The state with this holding's own strength of work: no two jobs are alike.
