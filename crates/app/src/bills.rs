@@ -270,7 +270,10 @@ fn table(bills: &Bills) -> String {
         }
         datasets.write(&mut text);
     }
-    section(&mut text, "refused, or read as null", bills.rejects.iter().map(reject_text).collect());
+    if !bills.rejects.is_empty() {
+        let count = bills.rejects.len();
+        text.push_str(&format!("\n{count} reasons why rows were refused or values read as null: see standard error, or --format json\n"));
+    }
     let findings = bills.notices.iter().map(|n| format!("{}: {}: {}", n.kind, n.subject, n.message)).collect();
     section(&mut text, "findings", findings);
     text

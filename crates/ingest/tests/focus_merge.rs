@@ -101,12 +101,7 @@ fn the_latest_delivery_is_the_one_that_reaches_further() {
     assert!(kinds(&bills).contains(&"superseded"));
 
     // Two deliveries of two files each: the later delivery stays whole.
-    let parts = vec![
-        file("1a.csv", &rows[..30]),
-        file("1b.csv", &rows[30..60]),
-        file("2a.csv", &rows[..50]),
-        file("2b.csv", &rows[50..]),
-    ];
+    let parts = vec![file("1a.csv", &rows[..30]), file("1b.csv", &rows[30..60]), file("2a.csv", &rows[..50]), file("2b.csv", &rows[50..])];
     let bills = merge_bills(parts, Deliveries::Latest);
     assert_eq!(bills.charges.len(), 100);
 }
@@ -125,8 +120,7 @@ fn a_refused_scope_is_refused_in_every_file_and_the_others_stay() {
     let good = file("a.csv", &amounts(5));
     let bad = file("b.csv", &[row("$1", "1", "Usage", 200, "1,,,"), row("1", "1", "Usage", 201, "1,,,").replace(",a,", ",b,")]);
     let bills = merge_bills(vec![good, bad], Deliveries::Refuse);
-    let states: Vec<(String, ScopeState, u64)> =
-        bills.scopes.iter().map(|s| (s.scope.account.clone(), s.state, s.rows)).collect();
+    let states: Vec<(String, ScopeState, u64)> = bills.scopes.iter().map(|s| (s.scope.account.clone(), s.state, s.rows)).collect();
     assert_eq!(states, [("a".into(), ScopeState::Refused, 6), ("b".into(), ScopeState::Closed, 1)]);
     assert_eq!(bills.charges.len(), 1);
     assert!(bills.is_any_refused());

@@ -38,13 +38,8 @@ fn the_public_sample_loads_closes_and_warns_of_rounded_costs() {
         *sum = sum.checked_add(scope.billed.unwrap()).unwrap();
     }
     let billed: Vec<(&str, String)> = billed.into_iter().map(|(p, d)| (p, d.normalized().to_string())).collect();
-    assert_eq!(
-        billed,
-        [("AWS", "18.0066386184".into()), ("Microsoft", "1.97651418586".into()), ("Oracle", "0.53707392473".into())]
-    );
-    let about = |kind: &str| -> Vec<&str> {
-        bills.notices.iter().filter(|n| n.kind == kind).map(|n| n.subject.as_str()).collect()
-    };
+    assert_eq!(billed, [("AWS", "18.0066386184".into()), ("Microsoft", "1.97651418586".into()), ("Oracle", "0.53707392473".into())]);
+    let about = |kind: &str| -> Vec<&str> { bills.notices.iter().filter(|n| n.kind == kind).map(|n| n.subject.as_str()).collect() };
     assert_eq!(about("effective_cost_integral"), ["AWS", "Oracle"]);
     let negative = bills.notices.iter().find(|n| n.kind == "negative_usage").unwrap();
     assert!(negative.subject.starts_with("Microsoft/") && negative.message.starts_with("12 "), "{negative:?}");
@@ -89,12 +84,7 @@ fn generated_cost_files_close_with_every_commitment() {
 fn the_same_month_in_two_versions_is_a_second_delivery() {
     let Some(folder) = folder() else { return };
     let of = |name: &str| read(folder.join("generated").join(name), &Assume::default());
-    let files = || {
-        vec![
-            of("focus_1_3_cost_and_usage_aws.csv"),
-            of("focus_1_4_bundle/synthetic_focus_1_4_cost_and_usage.csv"),
-        ]
-    };
+    let files = || vec![of("focus_1_3_cost_and_usage_aws.csv"), of("focus_1_4_bundle/synthetic_focus_1_4_cost_and_usage.csv")];
     let bills = merge_bills(files(), Deliveries::Refuse);
     assert!(bills.scopes.iter().all(|scope| scope.state == ScopeState::Refused), "{:?}", bills.scopes);
     let bills = merge_bills(files(), Deliveries::Latest);
@@ -105,8 +95,7 @@ fn the_same_month_in_two_versions_is_a_second_delivery() {
 fn the_examples_of_the_specification_load_or_say_why_not() {
     let Some(folder) = folder() else { return };
     let (mut plain, mut assumed, mut refused) = (0, 0, 0);
-    let mut names: Vec<PathBuf> =
-        fs::read_dir(folder.join("spec_examples")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut names: Vec<PathBuf> = fs::read_dir(folder.join("spec_examples")).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.sort();
     let assume = Assume::parse("currency=USD,account=000-00-000").unwrap();
     for path in names {

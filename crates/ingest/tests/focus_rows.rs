@@ -141,9 +141,8 @@ fn the_order_and_the_spelling_of_columns_change_nothing() {
 
 #[test]
 fn account_and_currency_may_be_assumed_and_that_is_marked() {
-    let text = format!("{HEADER}\n{}\n", row("1", "2", "a", "2026-10"))
-        .replace("BillingAccountId,BillingCurrency,", "")
-        .replace(",a,USD,", ",");
+    let text =
+        format!("{HEADER}\n{}\n", row("1", "2", "a", "2026-10")).replace("BillingAccountId,BillingCurrency,", "").replace(",a,USD,", ",");
     let refused = read_text(&text);
     let fields: Vec<(&str, u64, u64)> = refused.rejects.iter().map(|r| (r.field.as_str(), r.line, r.count)).collect();
     assert_eq!(fields, [("BillingAccountId", 1, 1), ("BillingCurrency", 1, 1)]);

@@ -56,9 +56,7 @@ fn batch() -> RecordBatch {
     let mut provider = StringDictionaryBuilder::<Int32Type>::new();
     provider.append_value("AWS");
     provider.append_value("AWS");
-    let effective = Decimal128Array::from(vec![1_234, 123_456_789_010_000_000_000_005_678])
-        .with_precision_and_scale(38, 16)
-        .unwrap();
+    let effective = Decimal128Array::from(vec![1_234, 123_456_789_010_000_000_000_005_678]).with_precision_and_scale(38, 16).unwrap();
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("BilledCost", Arc::new(StringArray::from(vec!["0.10", "-2.50"]))),
         ("EffectiveCost", Arc::new(effective)),
@@ -67,16 +65,10 @@ fn batch() -> RecordBatch {
         ("BillingCurrency", Arc::new(StringArray::from(vec!["USD", "USD"]))),
         ("BillingPeriodStart", Arc::new(Date32Array::from(vec![DAY, DAY]))),
         ("BillingPeriodEnd", Arc::new(Date32Array::from(vec![DAY + 31, DAY + 31]))),
-        (
-            "ChargePeriodStart",
-            Arc::new(TimestampMicrosecondArray::from(vec![start_us, start_us + HOUR_US]).with_timezone("UTC")),
-        ),
+        ("ChargePeriodStart", Arc::new(TimestampMicrosecondArray::from(vec![start_us, start_us + HOUR_US]).with_timezone("UTC"))),
         (
             "ChargePeriodEnd",
-            Arc::new(TimestampNanosecondArray::from(vec![
-                (start_us + HOUR_US) * 1000 + 500_000_000,
-                (start_us + 2 * HOUR_US) * 1000,
-            ])),
+            Arc::new(TimestampNanosecondArray::from(vec![(start_us + HOUR_US) * 1000 + 500_000_000, (start_us + 2 * HOUR_US) * 1000])),
         ),
         ("ChargeCategory", Arc::new(StringArray::from(vec!["Usage", "Credit"]))),
         ("ServiceProviderName", Arc::new(provider.finish())),
@@ -113,9 +105,7 @@ fn csv_gzip_and_parquet_give_the_same_charges() {
     parquet(&path);
     let columns = read(&path);
     assert!(columns.rejects.is_empty(), "{:?}", columns.rejects);
-    let plain = |file: &BillFile| -> Vec<String> {
-        file.charges.iter().map(|charge| format!("{charge:?}")).collect()
-    };
+    let plain = |file: &BillFile| -> Vec<String> { file.charges.iter().map(|charge| format!("{charge:?}")).collect() };
     // A typed column has one scale for all rows, text has its own: the values are the same, and so the digests.
     assert_eq!(csv.digests, columns.digests);
     for (a, b) in csv.charges.iter().zip(&columns.charges) {

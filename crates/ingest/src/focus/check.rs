@@ -99,11 +99,13 @@ pub fn commitments(charges: &[Charge]) -> (Vec<CommitmentCount>, Vec<Notice>) {
             }
             notices.push(notice("commitment_not_closed", format!("{provider}/{account}/{id}"), message));
         }
-        let mut message =
-            format!("{} of {} commitments close: used + unused = purchased, in {currency}", count.closed, count.checked);
-        if count.unchecked > 0 {
-            message.push_str(&format!("; {} more have one side only in these files", count.unchecked));
-        }
+        let one_sided = format!("{} have only their purchase or only their use in these files", count.unchecked);
+        let closed = format!("{} of {} close: used + unused = purchased, in {currency}", count.closed, count.checked);
+        let message = match (count.checked, count.unchecked) {
+            (0, _) => one_sided,
+            (_, 0) => closed,
+            _ => format!("{closed}; {one_sided}"),
+        };
         notices.push(notice("commitments", format!("{provider}/{account}"), message));
         counts.push(count);
     }
@@ -164,9 +166,8 @@ fn integral_costs(charges: &[Charge]) -> Vec<Notice> {
             *count >= INTEGRAL_ROWS_MIN && *others_fractional && !fractional.contains(provider)
         })
         .map(|(provider, (count, _))| {
-            let message = format!(
-                "EffectiveCost is integral in 100 % of {count} rows while other costs are not: it was rounded before delivery"
-            );
+            let message =
+                format!("EffectiveCost is integral in 100 % of {count} rows while other costs are not: it was rounded before delivery");
             notice("effective_cost_integral", provider.to_owned(), message)
         })
         .collect()

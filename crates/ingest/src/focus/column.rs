@@ -220,8 +220,7 @@ pub fn detect_dataset<S: AsRef<str>>(header: &[S]) -> Dataset {
 /// `focus-1.0` to `focus-1.4`: the least version that has every known column present.
 pub fn detect_format(present: &[&str]) -> String {
     let has = |name: &str| present.contains(&name);
-    let newest =
-        COST_AND_USAGE.iter().filter(|(name, _)| has(name)).map(|(_, introduced)| *introduced).max().unwrap_or(0);
+    let newest = COST_AND_USAGE.iter().filter(|(name, _)| has(name)).map(|(_, introduced)| *introduced).max().unwrap_or(0);
     // 1.4 took ProviderName and PublisherName away.
     let minor = if has("ServiceProviderName") && !has("ProviderName") && !has("PublisherName") { 4 } else { newest };
     format!("focus-1.{minor}")

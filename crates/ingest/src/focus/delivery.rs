@@ -43,8 +43,7 @@ pub(super) fn overlaps(parts: &[Part<'_>]) -> Vec<Overlap> {
     let by_content = if all_columns_equal {
         BTreeMap::new()
     } else {
-        let keys: Vec<Vec<u64>> =
-            parts.iter().map(|part| part.charges.iter().map(|charge| meaning_digest(charge)).collect()).collect();
+        let keys: Vec<Vec<u64>> = parts.iter().map(|part| part.charges.iter().map(|charge| meaning_digest(charge)).collect()).collect();
         matches(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>())
     };
     let mut out = Vec::new();
@@ -72,9 +71,7 @@ pub(super) fn overlaps(parts: &[Part<'_>]) -> Vec<Overlap> {
 pub(super) fn superseded(parts: &[Part<'_>], overlaps: &[Overlap]) -> Vec<(usize, usize)> {
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by(|a, b| match (parts.get(*a), parts.get(*b)) {
-        (Some(a), Some(b)) => {
-            horizon(b).cmp(&horizon(a)).then(b.charges.len().cmp(&a.charges.len())).then(b.file.cmp(a.file))
-        }
+        (Some(a), Some(b)) => horizon(b).cmp(&horizon(a)).then(b.charges.len().cmp(&a.charges.len())).then(b.file.cmp(a.file)),
         _ => std::cmp::Ordering::Equal,
     });
     let mut out: Vec<(usize, usize)> = Vec::new();

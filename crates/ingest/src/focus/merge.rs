@@ -227,7 +227,7 @@ fn open_books(file: &BillFile, books: &mut BTreeMap<Scope, Book>) {
         book.formats.insert(file.format.clone());
     }
     for refusal in &file.refused {
-        let reason = format!("{} line {}: {}", file.file, refusal.line, refusal.reason);
+        let reason = place(&file.file, refusal.line, &refusal.field, &refusal.reason);
         match &refusal.scope {
             Some(scope) => {
                 books.entry(scope.clone()).or_default().reasons.insert(reason);
@@ -239,6 +239,18 @@ fn open_books(file: &BillFile, books: &mut BTreeMap<Scope, Book>) {
             }
         }
     }
+}
+
+/// `file:line: field: reason`, without what is not known.
+fn place(file: &str, line: u64, field: &str, reason: &str) -> String {
+    let mut text = file.to_owned();
+    if line > 0 {
+        text.push_str(&format!(":{line}"));
+    }
+    if !field.is_empty() {
+        text.push_str(&format!(": {field}"));
+    }
+    format!("{text}: {reason}")
 }
 
 /// Looks for second deliveries in every scope that several files share, and does what the user said. Returns
@@ -275,7 +287,11 @@ fn settle_deliveries(
             let share = format!("{} of {} rows of the scope stand digit for digit in {}", overlap.matched, overlap.rows, larger.file);
             if !overlap.is_suspect() || deliveries == Deliveries::Add {
                 let message = format!("{share}; all are counted");
-                bills.notices.push(Notice { kind: "repeated_rows".to_owned(), subject: format!("{} {}", smaller.file, scope.id()), message });
+                bills.notices.push(Notice {
+                    kind: "repeated_rows".to_owned(),
+                    subject: format!("{} {}", smaller.file, scope.id()),
+                    message,
+                });
             } else if deliveries == Deliveries::Refuse {
                 let reason = format!(
                     "{share}: a second delivery of scope {} is suspected and the scope refused; \
@@ -283,13 +299,7 @@ fn settle_deliveries(
                     scope.id()
                 );
                 book.reasons.insert(format!("{}: {reason}", smaller.file));
-                bills.rejects.push(Reject {
-                    file: smaller.file.to_owned(),
-                    line: 0,
-                    field: String::new(),
-                    reason,
-                    count: overlap.rows,
-                });
+                bills.rejects.push(Reject { file: smaller.file.to_owned(), line: 0, field: String::new(), reason, count: overlap.rows });
             }
         }
         if deliveries != Deliveries::Latest {
@@ -315,14 +325,48 @@ fn by_content(a: &Charge, b: &Charge) -> Ordering {
     a.scope
         .cmp(&b.scope)
         .then_with(|| (a.charge_from_ms, a.charge_to_ms).cmp(&(b.charge_from_ms, b.charge_to_ms)))
-        .then_with(|| a.category.cmp(&b.category))
-        .then_with(|| a.resource_id.cmp(&b.resource_id))
-        .then_with(|| a.sku_id.cmp(&b.sku_id))
-        .then_with(|| a.effective.cmp(&b.effective))
-        .then_with(|| a.billed.cmp(&b.billed))
-        .then_with(|| a.charge_description.cmp(&b.charge_description))
-        .then_with(|| a.content_key().cmp(&b.content_key()))
+        .then_with(|| (a.category, a.is_correction).cmp(&(b.category, b.is_correction)))
+        .then_with(|| texts(a).cmp(&texts(b)))
+        .then_with(|| numbers(a).cmp(&numbers(b)))
+        .then_with(|| (a.billing_from_ms, a.billing_to_ms).cmp(&(b.billing_from_ms, b.billing_to_ms)))
+        .then_with(|| numbers(a).map(|n| n.map(|n| n.scale)).cmp(&numbers(b).map(|n| n.map(|n| n.scale))))
         .then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line)))
+}
+
+/// All texts of a row, those that differ most often first.
+fn texts(charge: &Charge) -> [&Option<String>; 25] {
+    [
+        &charge.resource_id,
+        &charge.sku_id,
+        &charge.sku_price_id,
+        &charge.sku_meter,
+        &charge.charge_description,
+        &charge.sub_account_id,
+        &charge.service_name,
+        &charge.region_id,
+        &charge.availability_zone,
+        &charge.pricing_category,
+        &charge.commitment_id,
+        &charge.commitment_status,
+        &charge.commitment_type,
+        &charge.capacity_reservation_id,
+        &charge.capacity_reservation_status,
+        &charge.resource_name,
+        &charge.resource_type,
+        &charge.service_category,
+        &charge.invoice_id,
+        &charge.invoice_issuer,
+        &charge.pricing_unit,
+        &charge.consumed_unit,
+        &charge.sku_price_details,
+        &charge.tags,
+        &charge.extra,
+    ]
+}
+
+/// All numbers of a row.
+fn numbers(charge: &Charge) -> [Option<Decimal>; 6] {
+    [Some(charge.effective), Some(charge.billed), charge.list, charge.contracted, charge.pricing_quantity, charge.consumed_quantity]
 }
 
 /// Sums every open scope. A sum beyond 128 bits refuses the scope and names the row.
@@ -340,7 +384,7 @@ fn close(bills: &mut Bills, books: BTreeMap<Scope, Book>) {
             match Sums::of(charges, scale) {
                 Ok(found) => sums = Some(found),
                 Err(reject) => {
-                    book.reasons.insert(format!("{} line {}: {}", reject.file, reject.line, reject.reason));
+                    book.reasons.insert(place(&reject.file, reject.line, &reject.field, &reject.reason));
                     bills.rejects.push(reject);
                     overflown.insert(scope.clone());
                 }
@@ -370,9 +414,7 @@ fn close(bills: &mut Bills, books: BTreeMap<Scope, Book>) {
 }
 
 fn scale(charges: &[&Charge]) -> u8 {
-    let of = |charge: &&Charge| {
-        charge.effective.scale.max(charge.billed.scale).max(charge.list.map_or(0, |list| list.scale))
-    };
+    let of = |charge: &&Charge| charge.effective.scale.max(charge.billed.scale).max(charge.list.map_or(0, |list| list.scale));
     charges.iter().map(of).max().unwrap_or(0).max(SCOPE_SCALE_MIN)
 }
 

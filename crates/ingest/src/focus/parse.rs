@@ -414,13 +414,7 @@ impl BillParser {
         }
     }
 
-    fn time(
-        &mut self,
-        name: &'static str,
-        line: u64,
-        cells: &[Cell<'_>],
-        faults: &mut Vec<(&'static str, String)>,
-    ) -> Option<i64> {
+    fn time(&mut self, name: &'static str, line: u64, cells: &[Cell<'_>], faults: &mut Vec<(&'static str, String)>) -> Option<i64> {
         let fault = match read_time(self.layout.cell(cells, name)) {
             Ok(Some((time_ms, form))) => {
                 note_form(form, name, line, &mut self.remarks);
@@ -433,13 +427,7 @@ impl BillParser {
         None
     }
 
-    fn cost(
-        &mut self,
-        name: &'static str,
-        line: u64,
-        cells: &[Cell<'_>],
-        faults: &mut Vec<(&'static str, String)>,
-    ) -> Option<Decimal> {
+    fn cost(&mut self, name: &'static str, line: u64, cells: &[Cell<'_>], faults: &mut Vec<(&'static str, String)>) -> Option<Decimal> {
         let fault = match read_decimal(self.layout.cell(cells, name)) {
             Ok(Some((number, form))) => {
                 note_form(form, name, line, &mut self.remarks);

@@ -199,13 +199,8 @@ impl Layout {
 
     /// The charge's category; a null or unknown one is Usage, and noted.
     pub(crate) fn category(&self, cells: &[Cell<'_>], line: u64, remarks: &mut Remarks) -> ChargeCategory {
-        const ALL: [ChargeCategory; 5] = [
-            ChargeCategory::Usage,
-            ChargeCategory::Purchase,
-            ChargeCategory::Tax,
-            ChargeCategory::Credit,
-            ChargeCategory::Adjustment,
-        ];
+        const ALL: [ChargeCategory; 5] =
+            [ChargeCategory::Usage, ChargeCategory::Purchase, ChargeCategory::Tax, ChargeCategory::Credit, ChargeCategory::Adjustment];
         let word = match read_text(self.cell(cells, "ChargeCategory")) {
             Ok(Some((text, _))) => text,
             Ok(None) => {
@@ -314,11 +309,11 @@ pub(crate) fn note_form(form: Form, name: &str, line: u64, remarks: &mut Remarks
         Form::Plain => {}
         Form::Padded => remarks.notice("number_form", name, line, || format!("{name} has blanks around its number")),
         Form::MonthDayYear => {
-            remarks.notice("date_form", name, line, || format!("{name} is written month/day/year, and read so in UTC"));
+            remarks.notice("date_form", "", line, || "dates are written month/day/year, and read so in UTC".to_owned());
         }
         Form::HourOverflow => {
-            let note = || format!("{name} has an hour of 24 or more, counted on from midnight");
-            remarks.notice("date_form", &format!("{name} hours"), line, note);
+            let note = || "times have an hour of 24 or more, counted on from midnight".to_owned();
+            remarks.notice("date_form", "hours", line, note);
         }
         Form::TypedText => {
             let note = || format!("{name} arrives as a number or time, not as text: leading zeros may have been lost");
