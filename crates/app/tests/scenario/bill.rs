@@ -16,16 +16,38 @@ pub struct BillFile {
 }
 
 const REQUIRED: &[&str] = &[
-    "BillingAccountId", "BillingCurrency", "BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd",
-    "ChargeCategory", "BilledCost", "EffectiveCost", "ProviderName", "ServiceName", "ServiceCategory", "ResourceId",
-    "ConsumedQuantity", "ConsumedUnit",
+    "BillingAccountId",
+    "BillingCurrency",
+    "BillingPeriodStart",
+    "BillingPeriodEnd",
+    "ChargePeriodStart",
+    "ChargePeriodEnd",
+    "ChargeCategory",
+    "BilledCost",
+    "EffectiveCost",
+    "ProviderName",
+    "ServiceName",
+    "ServiceCategory",
+    "ResourceId",
+    "ConsumedQuantity",
+    "ConsumedUnit",
 ];
 
 const SHORT: &[(&str, &str)] = &[
-    ("cost", "EffectiveCost"), ("billed", "BilledCost"), ("list", "ListCost"), ("hours", "ConsumedQuantity"),
-    ("resource", "ResourceId"), ("name", "ResourceName"), ("category", "ChargeCategory"), ("service", "ServiceName"),
-    ("family", "ServiceCategory"), ("region", "RegionId"), ("class", "ChargeClass"), ("currency", "BillingCurrency"),
-    ("account", "BillingAccountId"), ("provider", "ProviderName"),
+    ("cost", "EffectiveCost"),
+    ("billed", "BilledCost"),
+    ("list", "ListCost"),
+    ("hours", "ConsumedQuantity"),
+    ("resource", "ResourceId"),
+    ("name", "ResourceName"),
+    ("category", "ChargeCategory"),
+    ("service", "ServiceName"),
+    ("family", "ServiceCategory"),
+    ("region", "RegionId"),
+    ("class", "ChargeClass"),
+    ("currency", "BillingCurrency"),
+    ("account", "BillingAccountId"),
+    ("provider", "ProviderName"),
 ];
 
 /// Reads a section.

@@ -86,9 +86,9 @@ fn look_up(json: &Value, path: &str) -> Option<String> {
             at = match selector.parse::<usize>() {
                 Ok(index) => rows.get(index)?,
                 Err(_) => rows.iter().find(|row| {
-                    selector.split(',').all(|condition| {
-                        condition.split_once('=').is_some_and(|(key, want)| look_up(row, key).as_deref() == Some(want))
-                    })
+                    selector
+                        .split(',')
+                        .all(|condition| condition.split_once('=').is_some_and(|(key, want)| look_up(row, key).as_deref() == Some(want)))
                 })?,
             };
             rest = after.strip_prefix('.').unwrap_or(after);

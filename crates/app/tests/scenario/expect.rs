@@ -17,8 +17,23 @@ pub struct Difference {
 }
 
 const KEYS: &[&str] = &[
-    "hour", "device", "machine", "node", "cluster", "model", "holder", "cause", "class", "part", "scope", "currency", "state",
-    "confidence", "rule", "placed_by", "service",
+    "hour",
+    "device",
+    "machine",
+    "node",
+    "cluster",
+    "model",
+    "holder",
+    "cause",
+    "class",
+    "part",
+    "scope",
+    "currency",
+    "state",
+    "confidence",
+    "rule",
+    "placed_by",
+    "service",
 ];
 const MEASURES: &[&str] = &["seconds", "energy"];
 
@@ -83,7 +98,8 @@ pub fn postings(scenario: &Scenario, section: &Section, ledger: &Ledger) -> Read
         let label = group.join(" | ");
         let Some(sums) = sums else {
             if !amount.is_zero() {
-                differences.push(Difference { line: line.number, message: format!("missing: {label} | expected {amount}, got no posting") });
+                differences
+                    .push(Difference { line: line.number, message: format!("missing: {label} | expected {amount}, got no posting") });
             }
             continue;
         };
@@ -222,7 +238,8 @@ pub fn closing(section: &Section, ledger: &Ledger) -> Read<Vec<Difference>> {
         }
     }
     for (scope, closing) in left {
-        let message = format!("not expected: {scope} | {} | {} | {}", closing.bill.normalized(), closing.posted.normalized(), closing.state);
+        let message =
+            format!("not expected: {scope} | {} | {} | {}", closing.bill.normalized(), closing.posted.normalized(), closing.state);
         differences.push(Difference { line: section.line, message });
     }
     Ok(differences)

@@ -49,9 +49,27 @@ pub struct Scenario {
 }
 
 const SECTIONS: &[&str] = &[
-    "telemetry", "kubernetes", "sacct", "scontrol job", "scontrol node", "inventory", "prices", "owners", "mapping", "bill", "file",
-    "options", "expect postings", "expect closing", "expect totals", "expect findings", "expect rejects", "expect no rejects",
-    "expect same", "expect report", "expect bills",
+    "telemetry",
+    "kubernetes",
+    "sacct",
+    "scontrol job",
+    "scontrol node",
+    "inventory",
+    "prices",
+    "owners",
+    "mapping",
+    "bill",
+    "file",
+    "options",
+    "expect postings",
+    "expect closing",
+    "expect totals",
+    "expect findings",
+    "expect rejects",
+    "expect no rejects",
+    "expect same",
+    "expect report",
+    "expect bills",
 ];
 
 /// Reads the text of a scenario file.

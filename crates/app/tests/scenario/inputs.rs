@@ -102,8 +102,7 @@ impl Inputs {
     /// The paths of a folder as a user gives them, those of clusters first.
     pub fn paths(&self, folder: &Path, kind: &str) -> Vec<String> {
         let clusters = self.clusters.iter().filter(|cluster| cluster.0 == kind).map(|cluster| cluster.1.as_str());
-        let mut paths: Vec<String> =
-            clusters.map(|cluster| format!("@{cluster}={}", folder.join(kind).join(cluster).display())).collect();
+        let mut paths: Vec<String> = clusters.map(|cluster| format!("@{cluster}={}", folder.join(kind).join(cluster).display())).collect();
         paths.push(folder.join(kind).display().to_string());
         paths
     }
@@ -223,7 +222,9 @@ fn shuffle<T>(rows: &mut Vec<T>) {
 fn split_bill(bill: &BillFile) -> Vec<BillFile> {
     let half = bill.rows.len().div_ceil(2).max(1);
     let parts = bill.rows.chunks(half).enumerate();
-    parts.map(|(at, rows)| BillFile { name: format!("part-{at}-{}", bill.name), columns: bill.columns.clone(), rows: rows.to_vec() }).collect()
+    parts
+        .map(|(at, rows)| BillFile { name: format!("part-{at}-{}", bill.name), columns: bill.columns.clone(), rows: rows.to_vec() })
+        .collect()
 }
 
 /// In another folder, under the same name: a target's name is part of what its series are.

@@ -32,9 +32,8 @@ fn check_all(text: &str, folder: &Path) -> Read<Vec<Difference>> {
             Err(error) => format::mistake(0, format!("the input files were not written: {error}")),
         }
     };
-    let needs_ledger = scenario.sections.iter().any(|s| {
-        s.name.starts_with("expect") && !matches!(s.name.as_str(), "expect report" | "expect bills")
-    });
+    let needs_ledger =
+        scenario.sections.iter().any(|s| s.name.starts_with("expect") && !matches!(s.name.as_str(), "expect report" | "expect bills"));
     if !needs_ledger {
         if let Err(error) = inputs.write(&own) {
             return format::mistake(0, format!("the input files were not written: {error}"));
@@ -78,10 +77,7 @@ fn check_all(text: &str, folder: &Path) -> Read<Vec<Difference>> {
 }
 
 /// Where two ledgers part, if they do.
-fn first_change(
-    first: &gpuledger_model::tables::posting::Ledger,
-    second: &gpuledger_model::tables::posting::Ledger,
-) -> Option<String> {
+fn first_change(first: &gpuledger_model::tables::posting::Ledger, second: &gpuledger_model::tables::posting::Ledger) -> Option<String> {
     for (one, other) in first.postings.iter().zip(&second.postings) {
         if one != other {
             return Some(format!("was {one:?}, is {other:?}"));
