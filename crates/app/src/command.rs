@@ -10,7 +10,7 @@ use crate::cli::{BillsArgs, Cli, Command, SimCommand};
 use crate::exit::{Exit, Failure};
 use crate::output::{leave_cleanly_when_interrupted, write_file, write_result};
 use crate::progress::Progress;
-use crate::{bills, config, report_command, simulate};
+use crate::{bills, config, demo, evidence, report_command, simulate};
 
 /// What the binary does.
 pub fn main() -> ExitCode {
@@ -51,7 +51,8 @@ pub fn run(command: &Command, now_ms: i64) -> Result<Exit, Failure> {
             let text = simulate::score(args, &Progress::on_stderr())?;
             write_result(args.out.as_deref(), &text).map(|()| Exit::Done)
         }
-        Command::Evidence(_) | Command::Demo(_) => Err(Failure::usage("run this command: it is not built in yet")),
+        Command::Evidence(args) => evidence::run(args),
+        Command::Demo(args) => demo::run(args),
     }
 }
 

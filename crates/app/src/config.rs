@@ -240,7 +240,8 @@ impl Config {
 
     fn inputs(&self, args: &InputArgs, mistakes: &mut Mistakes) -> InputSettings {
         let raw = &self.raw;
-        let file = |flag: &Option<PathBuf>, value: &Option<PathBuf>| flag.clone().or_else(|| value.as_deref().map(|path| self.beside(path)));
+        let file =
+            |flag: &Option<PathBuf>, value: &Option<PathBuf>| flag.clone().or_else(|| value.as_deref().map(|path| self.beside(path)));
         let text = |flag: &Option<String>, value: &Option<String>| flag.clone().or_else(|| value.clone());
 
         let mut assume = Assumed::default();
@@ -438,10 +439,13 @@ mod tests {
         })
         .unwrap();
         let request = &read.inputs.request;
-        assert_eq!(request.bills, [
-            PathSpec { kind: Some(InputKind::Focus), path: "x.csv".into(), cluster: None },
-            PathSpec { kind: None, path: "./a=b.csv".into(), cluster: None },
-        ]);
+        assert_eq!(
+            request.bills,
+            [
+                PathSpec { kind: Some(InputKind::Focus), path: "x.csv".into(), cluster: None },
+                PathSpec { kind: None, path: "./a=b.csv".into(), cluster: None },
+            ]
+        );
         assert_eq!(request.assume.currency.as_deref(), Some("USD"));
         assert_eq!(request.assume.account.as_deref(), Some("7"));
         assert!(request.assumed_time_ms.is_some());
@@ -461,17 +465,25 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_told_with_their_places() {
-        let failure = settings("timezone = \"Mars\"\ndeliveries = \"x\"\nformat = \"pdf\"\n[[bills]]\npath = \"b\"\nkind = \"cur\"", |args| {
-            args.window = Some("fortnight".into());
-            args.filter = Some("pod".into());
-            args.by = vec!["team".into(), "team".into(), "colour".into()];
-            args.inputs.assume = vec!["currency".into(), "colour=red".into()];
-        })
-        .unwrap_err();
+        let failure =
+            settings("timezone = \"Mars\"\ndeliveries = \"x\"\nformat = \"pdf\"\n[[bills]]\npath = \"b\"\nkind = \"cur\"", |args| {
+                args.window = Some("fortnight".into());
+                args.filter = Some("pod".into());
+                args.by = vec!["team".into(), "team".into(), "colour".into()];
+                args.inputs.assume = vec!["currency".into(), "colour=red".into()];
+            })
+            .unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
         for part in [
-            "gpuledger.toml: timezone", "gpuledger.toml: deliveries", "gpuledger.toml: format", "bills[0].kind", "--window", "--filter", "--by: key team is given twice",
-            "\"colour\"", "--assume: \"currency\"",
+            "gpuledger.toml: timezone",
+            "gpuledger.toml: deliveries",
+            "gpuledger.toml: format",
+            "bills[0].kind",
+            "--window",
+            "--filter",
+            "--by: key team is given twice",
+            "\"colour\"",
+            "--assume: \"currency\"",
         ] {
             assert!(failure.message.contains(part), "{part} in {failure}");
         }

@@ -267,8 +267,7 @@ impl<'a> Parser<'a> {
 
     fn field(&mut self) -> Result<Field, FilterError> {
         let start = self.at;
-        let length: usize =
-            self.rest().chars().take_while(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).map(char::len_utf8).sum();
+        let length: usize = self.rest().chars().take_while(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).map(char::len_utf8).sum();
         if length == 0 {
             return Err(self.error_here("expected a field, such as `namespace`"));
         }
@@ -395,7 +394,10 @@ mod tests {
         assert_eq!(kept(""), all());
         assert_eq!(kept(r#"namespace:"train","serve""#), kept(r#"namespace:"train" | namespace:"serve""#));
         assert_eq!(kept(r#"namespace:"train"+cause:"useful""#).len(), 2);
-        assert_eq!(kept(r#"(namespace:"train" | namespace:"serve") + cause:"useful""#), kept(r#"cause:"useful"+(namespace:"serve"|namespace:"train")"#));
+        assert_eq!(
+            kept(r#"(namespace:"train" | namespace:"serve") + cause:"useful""#),
+            kept(r#"cause:"useful"+(namespace:"serve"|namespace:"train")"#)
+        );
         assert_eq!(kept(r#"namespace:"__none__""#), kept(r#"namespace:"__unallocated__""#));
         assert_eq!(kept(r#"provider:"aws""#), kept(r#"provider:"Amazon Web Services""#));
         assert_eq!(kept(r#"label:"app""#), kept(r#"label[app]!:"""#));

@@ -14,6 +14,8 @@ pub mod bills;
 pub mod cli;
 pub mod command;
 pub mod config;
+pub mod demo;
+pub mod evidence;
 pub mod exit;
 pub mod filter;
 pub mod output;

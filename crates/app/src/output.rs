@@ -33,9 +33,9 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let failed = |error: io::Error| {
         Failure::output(format!("write {}: {error}", path.display())).with_hint("check that the folder exists and may be written to")
     };
-    let name = path.file_name().ok_or_else(|| {
-        Failure::output(format!("write {}: not a file name", path.display())).with_hint("give a file, not a folder")
-    })?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| Failure::output(format!("write {}: not a file name", path.display())).with_hint("give a file, not a folder"))?;
     let partial = path.with_file_name(format!(".{}.{}.partial", name.to_string_lossy(), std::process::id()));
     let guard = PartialFile::begin(partial);
     let mut file = fs::File::create(&guard.path).map_err(failed)?;
@@ -53,7 +53,7 @@ pub fn leave_cleanly_when_interrupted() {
                 let _ = fs::remove_file(file);
             }
         }
-        eprintln!("interrupted: nothing was left half written");
+        let _ = writeln!(io::stderr(), "interrupted: nothing was left half written");
         std::process::exit(i32::from(Exit::Interrupted.code()));
     });
 }

@@ -30,8 +30,9 @@ pub fn run(args: &ReportArgs, now_ms: i64) -> Result<Exit, Failure> {
     let settings = report_settings(args, now_ms)?;
     let request = &settings.inputs.request;
     if request.bills.is_empty() && request.telemetry.is_empty() && request.placements.is_empty() && settings.inputs.store.is_none() {
-        return Err(Failure::usage("find anything to report on")
-            .with_hint("give --bills, --telemetry or --placements, or list them in gpuledger.toml; `gpuledger demo` shows a simulated fleet"));
+        return Err(Failure::usage("find anything to report on").with_hint(
+            "give --bills, --telemetry or --placements, or list them in gpuledger.toml; `gpuledger demo` shows a simulated fleet",
+        ));
     }
     let owners = read_owners(settings.inputs.owners.as_deref())?;
     let outcome = run_pipeline(&settings.inputs)?;
@@ -135,7 +136,8 @@ fn harmless_lines(lines: &[String]) -> String {
     lines.iter().map(|line| harmless(line)).collect::<Vec<_>>().join("\n  ")
 }
 
-fn show(progress: &Progress, step: Step) {
+/// Shows a step of the pipeline.
+pub fn show(progress: &Progress, step: Step) {
     match step {
         Step::Inputs(inputs::Progress::Finding) => progress.stage("finding inputs"),
         Step::Inputs(inputs::Progress::Reading { done: 0, total }) => progress.counted_stage("reading inputs", total as u64),

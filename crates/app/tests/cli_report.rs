@@ -123,9 +123,8 @@ fn keys_default_to_teams_with_owners_and_namespaces_without() {
     let owners = owners::parse("owners.toml", OWNERS.as_bytes()).unwrap();
     let report = report_of(&fixture::world().ledger, Some(&owners), &options());
     assert_eq!(report.by, ["team"]);
-    let of = |what: &str, currency: &str| {
-        report.unknown.iter().find(|r| r.what == what && r.currency == currency).unwrap().amount.to_string()
-    };
+    let of =
+        |what: &str, currency: &str| report.unknown.iter().find(|r| r.what == what && r.currency == currency).unwrap().amount.to_string();
     // 50 unallocated and 50 of namespace serve have no rule; tax, credit and other services need none.
     assert_eq!(of("unowned", "USD"), "100.000000000000");
     assert_eq!(of("unowned", "EUR"), "17.5000000000");
@@ -234,8 +233,22 @@ fn check_sums(report: &Report) {
 
 fn keys() -> Vec<Key> {
     let names = [
-        "cause", "class", "team", "unit", "namespace", "account", "billing_account", "run", "workload", "machine", "device", "model",
-        "cluster", "provider", "label:app", "label:none",
+        "cause",
+        "class",
+        "team",
+        "unit",
+        "namespace",
+        "account",
+        "billing_account",
+        "run",
+        "workload",
+        "machine",
+        "device",
+        "model",
+        "cluster",
+        "provider",
+        "label:app",
+        "label:none",
     ];
     names.iter().map(|name| name.parse().unwrap()).collect()
 }

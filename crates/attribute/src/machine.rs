@@ -167,10 +167,13 @@ pub fn join(
 
     // Hosts of telemetry.
     let hosts: BTreeSet<&Host> = telemetry.series.keys().map(|k| &k.host).chain(telemetry.sightings.keys().map(|k| &k.host)).collect();
+    // A `cluster` label that no record bears says nothing about ours.
+    let clusters: BTreeSet<&str> = spans.keys().map(|(cluster, _)| cluster.as_str()).collect();
     for host in hosts {
+        let known_cluster = host.cluster.as_ref().filter(|c| clusters.contains(c.as_str()));
         let named: Vec<(&(String, String), &Vec<(Window, String)>)> = spans
             .iter()
-            .filter(|((cluster, name), _)| *name == host.name && host.cluster.as_ref().is_none_or(|c| c == cluster || cluster.is_empty()))
+            .filter(|((cluster, name), _)| *name == host.name && known_cluster.is_none_or(|c| c == cluster || cluster.is_empty()))
             .collect();
         let clusters: BTreeSet<&str> = named.iter().map(|((cluster, _), _)| cluster.as_str()).collect();
         let reduced = machine::reduce(&host.name);

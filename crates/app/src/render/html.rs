@@ -81,9 +81,7 @@ fn header(report: &Report, out: &mut String) {
         let _ = write!(out, "<p>Filter: <code>{}</code></p>", escape(filter));
     }
     if report.simulated {
-        out.push_str(
-            "<p class=\"banner\" role=\"note\">Simulated data. No figure on this page is about a real fleet or a real bill.</p>",
-        );
+        out.push_str("<p class=\"banner\" role=\"note\">Simulated data. No figure on this page is about a real fleet or a real bill.</p>");
     }
     let classes = report.classes();
     for total in &report.totals {
@@ -152,12 +150,15 @@ fn timeline(report: &Report, zone: &TimeZone, out: &mut String) {
     out.push_str("</ul>");
     for total in &report.totals {
         let currency = escape(&total.currency);
-        let _ = write!(out, "<h3>{currency}</h3><div class=\"chart scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Chart, {currency}\">");
+        let _ =
+            write!(out, "<h3>{currency}</h3><div class=\"chart scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Chart, {currency}\">");
         let chart = svg::stacked_timeline(&report.timeline, &total.currency, zone);
         out.push_str(&chart.svg);
         out.push_str("</div>");
         if chart.is_trimmed {
-            out.push_str("<p class=\"quiet\">Before and after what is drawn lies less than 1 % of the greatest bar each; the figures have it.</p>");
+            out.push_str(
+                "<p class=\"quiet\">Before and after what is drawn lies less than 1 % of the greatest bar each; the figures have it.</p>",
+            );
         }
         out.push_str("<details><summary>The figures of this chart</summary>");
         let mut columns = vec![format!("from ({})", report.timezone)];
@@ -213,9 +214,8 @@ fn groups(report: &Report, out: &mut String) {
     let _ = write!(out, "<section><h2>{}</h2><p class=\"quiet\">Bars: amounts by class, in the colours above.</p>", escape(&title));
     let mut columns: Vec<&str> = report.by.iter().map(String::as_str).collect();
     columns.extend(["", "amount#", "share#", "", "kWh#", "largest waste", "amount#"]);
-    let greatest = |currency: &str| {
-        report.groups.iter().filter(|g| g.currency == currency).map(|g| g.amount.to_f64().abs()).fold(0.0, f64::max)
-    };
+    let greatest =
+        |currency: &str| report.groups.iter().filter(|g| g.currency == currency).map(|g| g.amount.to_f64().abs()).fold(0.0, f64::max);
     let rows = report.groups.iter().take(GROUPS_MAX).map(|row| {
         let mut cells: Vec<Cell> = row.key.0.iter().map(|(_, value)| Cell::Head(value.clone())).collect();
         let waste = view::largest_waste(row);
@@ -289,9 +289,7 @@ fn finding_item(finding: &FindingRow, out: &mut String) {
 
 fn energy(report: &Report, out: &mut String) {
     let _ = write!(out, "<section><h2>Energy</h2><p>{} kWh measured on the boards.</p>", format_quantity(report.energy_kwh));
-    let rows = view::energy_by_class(report)
-        .into_iter()
-        .map(|(class, kwh)| vec![Cell::Class(class), Cell::Figure(format_quantity(kwh))]);
+    let rows = view::energy_by_class(report).into_iter().map(|(class, kwh)| vec![Cell::Class(class), Cell::Figure(format_quantity(kwh))]);
     out.push_str("<div class=\"narrow\">");
     table("Energy by class", &["class", "kWh#"], rows, out);
     out.push_str("</div>");

@@ -139,7 +139,8 @@ fn drawn_span(rows: &[&TimelineRow]) -> Option<(i64, i64)> {
 /// The timeline as rows of `(label, amounts by class in their order)`.
 pub fn timeline_table(rows: &[TimelineRow], currency: &str, zone: &TimeZone) -> Vec<(String, Vec<Option<Decimal>>)> {
     let buckets: BTreeSet<(i64, i64)> = rows.iter().filter(|r| r.currency == currency).map(|r| (r.from, r.to)).collect();
-    let amount = |from: i64, class: Class| rows.iter().find(|r| r.currency == currency && r.from == from && r.class == class).map(|r| r.amount);
+    let amount =
+        |from: i64, class: Class| rows.iter().find(|r| r.currency == currency && r.from == from && r.class == class).map(|r| r.amount);
     buckets
         .into_iter()
         .map(|(from, to)| (time_label(from, to, zone), Class::ALL.iter().map(|class| amount(from, *class)).collect()))
@@ -182,7 +183,16 @@ fn tick_step(range: f64) -> f64 {
     let raw = range / TICKS;
     let power = 10f64.powf(raw.log10().floor());
     let digit = raw / power;
-    power * if digit <= 1.0 { 1.0 } else if digit <= 2.0 { 2.0 } else if digit <= 5.0 { 5.0 } else { 10.0 }
+    power
+        * if digit <= 1.0 {
+            1.0
+        } else if digit <= 2.0 {
+            2.0
+        } else if digit <= 5.0 {
+            5.0
+        } else {
+            10.0
+        }
 }
 
 fn ticks(scale: &Scale, step: f64, out: &mut String) {

@@ -99,13 +99,7 @@ fn classes(report: &Report, out: &mut String) {
     section(out, "Dollars by class");
     let mut grid = Grid::new(&[("class", Left), ("", Left), ("amount", Right), ("share", Right), ("meaning", Left)]);
     for (currency, class, amount, share) in report.classes() {
-        grid.row(vec![
-            class.to_string(),
-            currency,
-            format_amount(amount),
-            format_share(share),
-            view::class_meaning(class).to_string(),
-        ]);
+        grid.row(vec![class.to_string(), currency, format_amount(amount), format_share(share), view::class_meaning(class).to_string()]);
     }
     grid.write(out);
 }

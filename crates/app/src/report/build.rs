@@ -12,8 +12,8 @@ use jiff::{Timestamp, ToSpan};
 
 use super::dimension::{Dimensions, Key, NONE, Named};
 use super::{
-    CauseRow, ClosingRow, ConfidenceAmounts, FindingRow, GroupCause, GroupKey, GroupRow, Report, ReportError, ReportInput,
-    ReportOptions, SCHEMA, Span, TimelineRow, TotalRow, UnknownRow,
+    CauseRow, ClosingRow, ConfidenceAmounts, FindingRow, GroupCause, GroupKey, GroupRow, Report, ReportError, ReportInput, ReportOptions,
+    SCHEMA, Span, TimelineRow, TotalRow, UnknownRow,
 };
 use crate::window_arg::round_outward;
 
@@ -237,8 +237,11 @@ impl<'a> Sums<'a> {
             .groups
             .iter()
             .map(|((currency, values), sum)| {
-                let mut causes: Vec<GroupCause> =
-                    sum.causes.iter().map(|(cause, amount)| GroupCause { cause: *cause, amount: at_scale_of(amount.0, Some(sum.amount.0)) }).collect();
+                let mut causes: Vec<GroupCause> = sum
+                    .causes
+                    .iter()
+                    .map(|(cause, amount)| GroupCause { cause: *cause, amount: at_scale_of(amount.0, Some(sum.amount.0)) })
+                    .collect();
                 causes.sort_by(|a, b| b.amount.cmp(&a.amount));
                 let names = keys.iter().map(Key::to_string);
                 GroupRow {
@@ -282,9 +285,7 @@ fn finding_rows(
     subjects: &BTreeSet<(Cause, &str)>,
 ) -> Vec<FindingRow> {
     let is_in_window = |finding: &Finding| match (options.window, window, finding.from_ms, finding.to_ms) {
-        (Some(_), Some(window), Some(from_ms), Some(to_ms)) => {
-            window.contains(from_ms) || window.overlaps(Window::new(from_ms, to_ms))
-        }
+        (Some(_), Some(window), Some(from_ms), Some(to_ms)) => window.contains(from_ms) || window.overlaps(Window::new(from_ms, to_ms)),
         _ => true,
     };
     let is_kept = |finding: &Finding| match (&options.filter, finding.cause) {
@@ -307,11 +308,7 @@ fn notes(
         notes.push("The data are simulated: no figure here is about a real fleet or a real bill.".to_string());
     }
     if let (Some(given), Some((rounded, true))) = (options.window, asked) {
-        notes.push(format!(
-            "The window {} was rounded outward to whole hours, {}: postings are per hour.",
-            pair(given),
-            pair(rounded)
-        ));
+        notes.push(format!("The window {} was rounded outward to whole hours, {}: postings are per hour.", pair(given), pair(rounded)));
     }
     if let (Some((window, _)), true) = (asked, sums.window.is_empty()) {
         match span_of(&input.ledger.postings) {

@@ -85,7 +85,11 @@ impl FromStr for Key {
     fn from_str(text: &str) -> Result<Key, String> {
         let text = text.trim();
         if let Some(name) = text.strip_prefix("label:") {
-            return if name.is_empty() { Err("read key \"label:\": give a label's name".to_string()) } else { Ok(Key::Label(name.to_string())) };
+            return if name.is_empty() {
+                Err("read key \"label:\": give a label's name".to_string())
+            } else {
+                Ok(Key::Label(name.to_string()))
+            };
         }
         PLAIN_KEYS.iter().find(|(name, _)| *name == text).map(|(_, key)| key.clone()).ok_or_else(|| {
             let names: Vec<&str> = PLAIN_KEYS.iter().map(|(name, _)| *name).collect();

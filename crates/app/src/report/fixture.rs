@@ -68,9 +68,21 @@ fn posting(scope: &Scope, hour: i64, device: &str, holder: &str, cause: Cause, p
         pool: format!("pool-{hour}"),
         hour_ms: start_ms() + hour * HOUR_MS,
         device: device.into(),
-        machine: if is_bill_only { String::new() } else if is_hpc { "ocid1.instance.oc1.phx.a".into() } else { "i-0a1".into() },
+        machine: if is_bill_only {
+            String::new()
+        } else if is_hpc {
+            "ocid1.instance.oc1.phx.a".into()
+        } else {
+            "i-0a1".into()
+        },
         node: if is_bill_only { String::new() } else { "gpu-node-1".into() },
-        cluster: if is_bill_only { String::new() } else if is_hpc { "hpc".into() } else { "east".into() },
+        cluster: if is_bill_only {
+            String::new()
+        } else if is_hpc {
+            "hpc".into()
+        } else {
+            "east".into()
+        },
         model: if is_bill_only { String::new() } else { "NVIDIA H100 80GB HBM3".into() },
         holder: holder.into(),
         cause,
@@ -115,9 +127,8 @@ pub fn world() -> World {
         posting(&oracle, 24, "GPU-5", JOB, Cause::Empty, Part::Idle, "8.7500000000", 1800),
         posting(&oracle, 24, "GPU-5", JOB, Cause::Unresolved, Part::Unknown, "8.7500000000", 1800),
     ];
-    let sum = |scope: &Scope| {
-        postings.iter().filter(|p| p.scope == *scope).fold(Decimal::ZERO, |sum, p| sum.checked_add(p.amount).unwrap())
-    };
+    let sum =
+        |scope: &Scope| postings.iter().filter(|p| p.scope == *scope).fold(Decimal::ZERO, |sum, p| sum.checked_add(p.amount).unwrap());
     let closings = [&aws, &azure, &oracle, &estimate]
         .into_iter()
         .map(|scope| {

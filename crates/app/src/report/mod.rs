@@ -4,8 +4,8 @@
 //! window and filter; what closes (`closing`, `invoices`) is always complete. Every posting shown is in one
 //! cause row, one group and one class.
 
-pub mod dimension;
 mod build;
+pub mod dimension;
 #[cfg(test)]
 pub(crate) mod fixture;
 
@@ -373,7 +373,6 @@ impl Report {
         rows
     }
 }
-
 
 fn rfc3339<S: Serializer>(time_ms: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
     match time_ms {
