@@ -18,8 +18,22 @@ pub struct RowFacts {
     pub gpu_count: Option<u32>,
     /// Whether the row is usage of a machine by its service category.
     pub is_machine_usage: bool,
+    /// What of the machine the row sells.
+    pub sold: Sold,
     /// Billed instance-milliseconds, if the row is the whole machine or its accelerators.
     pub hours: Option<BilledHours>,
+}
+
+/// What of a machine a row sells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sold {
+    /// The whole machine.
+    #[default]
+    Machine,
+    /// Its accelerators alone.
+    Accelerators,
+    /// Cores or memory alone.
+    CoresOrMemory,
 }
 
 impl RowFacts {
@@ -61,8 +75,9 @@ pub fn row_facts(charge: &Charge, prices: &PriceList, book: &RuleBook) -> RowFac
     let named_type = type_named(charge, details.as_ref(), prices, cloud);
     let gpu_count = details.as_ref().and_then(|d| d.get("GpuCount")).and_then(json_count);
     let is_machine_usage = charge.category == ChargeCategory::Usage && is_machine_category(charge, book);
-    let hours = if is_machine_usage && !charge.is_correction { billed_hours(charge, named_type.is_some(), gpu_count, book) } else { None };
-    RowFacts { machine, instance_type: named_type, gpu_count, is_machine_usage, hours }
+    let sold = sold(charge, named_type.is_some() || gpu_count.is_some());
+    let hours = if is_machine_usage && !charge.is_correction { billed_hours(charge, sold, book) } else { None };
+    RowFacts { machine, instance_type: named_type, gpu_count, is_machine_usage, sold, hours }
 }
 
 /// The reduced machine id of a row. Google's bills may carry the numeric id in the path: the machine's own name in
@@ -163,30 +178,60 @@ fn counts_accelerators(text: &str) -> bool {
         .any(|word| matches!(word, "gpu" | "gpus" | "accelerator" | "accelerators" | "tpu" | "chip"))
 }
 
-fn billed_hours(charge: &Charge, names_type: bool, gpu_count: Option<u32>, book: &RuleBook) -> Option<BilledHours> {
-    let in_hours = |quantity: Option<Decimal>, unit: &Option<String>| match unit.as_deref() {
-        Some(unit) if is_hours(unit, book) => quantity.map(|q| (q, unit.to_string())),
-        _ => None,
-    };
-    let (quantity, unit) = in_hours(charge.consumed_quantity, &charge.consumed_unit)
-        .or_else(|| in_hours(charge.pricing_quantity, &charge.pricing_unit))?;
-    if counts_accelerators(&unit) {
-        return Some(BilledHours { quantity, per_accelerator: true });
+fn sold(charge: &Charge, names_machine: bool) -> Sold {
+    let units = [&charge.consumed_unit, &charge.pricing_unit];
+    if units.into_iter().flatten().any(|u| counts_accelerators(u)) {
+        return Sold::Accelerators;
     }
-    if counts_cores_or_memory(&unit) {
-        return None;
-    }
-    if names_type || gpu_count.is_some() {
-        return Some(BilledHours { quantity, per_accelerator: false });
+    if units.into_iter().flatten().any(|u| counts_cores_or_memory(u)) {
+        return Sold::CoresOrMemory;
     }
     let texts = [&charge.sku_meter, &charge.charge_description, &charge.sku_id];
+    if names_machine {
+        return Sold::Machine;
+    }
     if texts.into_iter().flatten().any(|t| counts_accelerators(t)) {
-        return Some(BilledHours { quantity, per_accelerator: true });
+        return Sold::Accelerators;
     }
     if texts.into_iter().flatten().any(|t| counts_cores_or_memory(t)) {
-        return None;
+        return Sold::CoresOrMemory;
     }
-    Some(BilledHours { quantity, per_accelerator: false })
+    Sold::Machine
+}
+
+fn billed_hours(charge: &Charge, sold: Sold, book: &RuleBook) -> Option<BilledHours> {
+    let in_hours = |quantity: Option<Decimal>, unit: &Option<String>| quantity.filter(|_| unit.as_deref().is_some_and(|u| is_hours(u, book)));
+    let quantity =
+        in_hours(charge.consumed_quantity, &charge.consumed_unit).or_else(|| in_hours(charge.pricing_quantity, &charge.pricing_unit))?;
+    match sold {
+        Sold::Machine => Some(BilledHours { quantity, per_accelerator: false }),
+        Sold::Accelerators => Some(BilledHours { quantity, per_accelerator: true }),
+        Sold::CoresOrMemory => None,
+    }
+}
+
+/// The host's share of a machine row, as (host, whole), where it is kept apart: all of a row that sells cores or
+/// memory, nothing of one that sells accelerators, else what a machine without accelerators of like cores and memory
+/// would cost of the list price. `None` where the price list does not tell.
+pub fn host_share(facts: &RowFacts, price: Option<&Price>, book: &RuleBook) -> Option<(u128, u128)> {
+    match facts.sold {
+        Sold::CoresOrMemory => Some((1, 1)),
+        Sold::Accelerators => Some((0, 1)),
+        Sold::Machine => {
+            let price = price?;
+            let whole = price.on_demand_usd_per_hour.filter(|p| *p > Decimal::ZERO)?;
+            let rate = |text: &str| text.parse::<Decimal>().ok();
+            let cores = times(rate(&book.bills.host_usd_per_vcpu_hour)?, Decimal::from_integer(i128::from(price.vcpus?)))?;
+            let memory = times(rate(&book.bills.host_usd_per_gib_hour)?, price.memory_gib?)?;
+            let host = cores.checked_add(memory)?.min(whole);
+            let scale = host.scale.max(whole.scale);
+            Some((host.rescaled(scale)?.mantissa.unsigned_abs(), whole.rescaled(scale)?.mantissa.unsigned_abs()))
+        }
+    }
+}
+
+fn times(a: Decimal, b: Decimal) -> Option<Decimal> {
+    Some(Decimal { mantissa: a.mantissa.checked_mul(b.mantissa)?, scale: a.scale.checked_add(b.scale).filter(|s| *s <= 38)? })
 }
 
 /// The kinds that the bill alone settles, in the order of the standard; `None` for usage.

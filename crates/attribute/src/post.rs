@@ -35,7 +35,7 @@ pub struct Pool<'a> {
 pub fn scope_scales(charges: &[Charge]) -> BTreeMap<&Scope, u8> {
     let mut out: BTreeMap<&Scope, u8> = BTreeMap::new();
     for charge in charges {
-        let own = charge.effective.scale.max(charge.billed.scale);
+        let own = charge.effective.scale.max(charge.billed.scale).max(charge.list.map_or(0, |l| l.scale));
         let slot = out.entry(&charge.scope).or_insert(SCOPE_SCALE_MIN);
         *slot = (*slot).max(own);
     }
@@ -316,7 +316,26 @@ pub fn closings(charges: &[Charge], scales: &BTreeMap<&Scope, u8>, postings: &[P
     out
 }
 
-/// The part of a paid time that no earlier row counted.
-pub fn not_counted(paid: &WindowSet, counted: &WindowSet) -> WindowSet {
-    paid.minus(counted)
+/// A machine's host share, kept apart: spread evenly over the paid hours.
+pub fn spread_over_paid(pool: &Pool<'_>, paid: &WindowSet, template: &Posting, out: &mut Vec<Posting>) {
+    let mut hours: BTreeMap<i64, u128> = BTreeMap::new();
+    for part in paid.parts() {
+        for hour in part.aligned_parts(HOUR_MS) {
+            *hours.entry(floor_to(hour.from_ms, HOUR_MS)).or_default() += hour.duration_ms() as u128;
+        }
+    }
+    let weights: Vec<u128> = hours.values().copied().collect();
+    let Some(parts) = split_largest_remainder(pool.units, &weights) else { return };
+    for (hour_ms, units) in hours.keys().zip(parts) {
+        if units != 0 {
+            out.push(Posting {
+                scope: pool.scope.clone(),
+                pool: pool.id.clone(),
+                hour_ms: *hour_ms,
+                amount: Decimal { mantissa: units, scale: pool.scale },
+                state: pool.state,
+                ..template.clone()
+            });
+        }
+    }
 }

@@ -107,7 +107,13 @@ pub fn attribute(input: &Input<'_>) -> Attribution {
             let devices = devices_of(record, *period);
             let billed_ms = rows.iter().filter_map(|row| facts[*row].hours?.instance_ms(devices)).reduce(|a, b| a.saturating_add(b));
             let paid = paid::paid_time(*period, billed_ms, &signs);
-            let pools: Vec<Pool<'_>> = rows.iter().map(|row| pool_of(*row)).collect();
+            let mut pools: Vec<Pool<'_>> = rows.iter().map(|row| pool_of(*row)).collect();
+            if book.bills.host_share == "apart" && signs.evidence(*period).is_some() {
+                for (pool, row) in pools.iter_mut().zip(rows) {
+                    let share = pool::host_share(&facts[*row], price_of(&record.machine, input.prices), book);
+                    poster.host_apart(record, &paid, pool, share);
+                }
+            }
             if poster.machine(&spreader, &paid, &pools, &mut counted) {
                 for row in rows {
                     seen_rows[*row] = true;
@@ -151,6 +157,11 @@ fn unit_ids(record: &MachineRecord) -> Vec<&str> {
     ids.sort_unstable();
     ids.dedup();
     ids
+}
+
+fn price_of<'a>(machine: &Machine, prices: &'a PriceList) -> Option<&'a gpuledger_model::price::Price> {
+    let cloud = machine.cloud.and_then(pool::cloud_word);
+    prices.find(cloud, machine.instance_type.as_deref()?, machine.region.as_deref())
 }
 
 /// Devices of a machine in a period: what accelerator-hours are divided by.
@@ -303,7 +314,7 @@ impl Poster<'_> {
         if spread.keys.is_empty() {
             return false;
         }
-        let fresh = post::not_counted(&paid.time, counted);
+        let fresh = paid.time.minus(counted);
         let fresh_spread = if fresh == paid.time {
             None
         } else if fresh.parts().is_empty() {
@@ -348,6 +359,23 @@ impl Poster<'_> {
         true
     }
 
+    /// Takes the host's share out of a pool and posts it as `host`.
+    fn host_apart(&mut self, record: &MachineRecord, paid: &paid::Paid, pool: &mut Pool<'_>, share: Option<(u128, u128)>) {
+        let Some((host, whole)) = share else { return };
+        let Some(parts) = gpuledger_model::money::split_largest_remainder(pool.units, &[host, whole - host]) else { return };
+        let own = Pool { units: parts[0], ..pool.clone() };
+        pool.units = parts[1];
+        let template = Posting {
+            machine: record.machine.id.clone(),
+            cause: Cause::Host,
+            part: Part::Bill,
+            rule: format!("host_share.apart@{}", self.book.version),
+            placed_by: paid.placed_by,
+            ..blank(own.scope)
+        };
+        post::spread_over_paid(&own, &paid.time, &template, &mut self.postings);
+    }
+
     /// An accelerator machine that was seen after its last usage row, or has none: list price x the time seen.
     fn estimate(&mut self, spreader: &Spreader<'_>, signs: &Signs, spans: &SignSpans, usage: &BTreeMap<Window, Vec<usize>>, prices: &PriceList, counted: &mut WindowSet) {
         let record = spreader.record;
@@ -363,8 +391,7 @@ impl Poster<'_> {
         if seen.is_empty() {
             return;
         }
-        let cloud = machine.cloud.and_then(pool::cloud_word);
-        let price = machine.instance_type.as_deref().and_then(|kind| prices.find(cloud, kind, machine.region.as_deref()));
+        let price = price_of(machine, prices);
         let Some(hourly) = price.and_then(|p| p.on_demand_usd_per_hour) else {
             self.findings.push(Finding {
                 id: find::finding_id("estimate.no_price", &machine.id, seen.from_ms),
@@ -436,25 +463,12 @@ impl Poster<'_> {
             _ => charge.resource_id.clone(),
         };
         let template = Posting {
-            scope: charge.scope.clone(),
-            pool: String::new(),
-            hour_ms: 0,
-            device: String::new(),
-            machine: if facts.machine.is_empty() { String::new() } else { facts.machine.clone() },
-            node: String::new(),
-            cluster: String::new(),
-            model: String::new(),
-            holder: String::new(),
+            machine: facts.machine.clone(),
             cause,
             part,
-            amount: Decimal::ZERO,
-            device_ms: 0,
-            energy_joules: 0,
             rule: format!("{rule}@{}", self.book.version),
-            confidence: Confidence::High,
-            state: State::Reconciled,
-            placed_by: PlacedBy::Rows,
             service: charge.service_name.clone().unwrap_or_default(),
+            ..blank(&charge.scope)
         };
         let before = self.postings.len();
         post::spread_over_hours(pool, charge.charge_window(), &template, &mut self.postings);
@@ -552,6 +566,31 @@ impl Poster<'_> {
                 would_change: "a checkpoint time: annotation `gpuledger.io/checkpoints`, or `checkpoint=` in the job's comment".to_string(),
             });
         }
+    }
+}
+
+/// A posting of the bill alone, to be filled in.
+fn blank(scope: &Scope) -> Posting {
+    Posting {
+        scope: scope.clone(),
+        pool: String::new(),
+        hour_ms: 0,
+        device: String::new(),
+        machine: String::new(),
+        node: String::new(),
+        cluster: String::new(),
+        model: String::new(),
+        holder: String::new(),
+        cause: Cause::OtherService,
+        part: Part::Bill,
+        amount: Decimal::ZERO,
+        device_ms: 0,
+        energy_joules: 0,
+        rule: String::new(),
+        confidence: Confidence::High,
+        state: State::Reconciled,
+        placed_by: PlacedBy::Rows,
+        service: String::new(),
     }
 }
 
