@@ -197,7 +197,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "DIR", default_value = "gpuledger-demo")]
     pub out: PathBuf,
     /// The fleet's seed.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = gpuledger_sim::DEMO_SEED)]
     pub seed: u64,
     /// Accelerators of the fleet.
     #[arg(long, value_name = "N")]

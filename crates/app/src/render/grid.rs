@@ -30,9 +30,11 @@ impl Grid {
         }
     }
 
-    /// Adds a row; names from outside are made harmless.
+    /// Adds a row; names from outside are made harmless. Only the last column keeps long texts whole.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.iter().map(|cell| shorten(&harmless(cell))).collect());
+        let last = self.sides.len().saturating_sub(1);
+        let shown = |(at, cell): (usize, &String)| if at == last { harmless(cell) } else { shorten(&harmless(cell)) };
+        self.rows.push(cells.iter().enumerate().map(shown).collect());
     }
 
     /// Whether there are no rows below the header.

@@ -43,6 +43,9 @@ pub fn build(input: &ReportInput<'_>, options: &ReportOptions) -> Result<Report,
         let named = dimensions.named(posting);
         if options.filter.as_ref().is_none_or(|filter| filter.keeps(&named)) {
             sums.add(&named, &keys)?;
+            if options.filter.is_some() {
+                sums.add_subjects(&named);
+            }
         }
     }
 
@@ -181,6 +184,12 @@ impl<'a> Sums<'a> {
         *hour = add(*hour, amount, currency)?;
 
         self.energy_joules += i128::from(posting.energy_joules);
+        Ok(())
+    }
+
+    /// What findings may be about, for a filter that has to choose among them.
+    fn add_subjects(&mut self, named: &Named<'a>) {
+        let posting = named.posting;
         for subject in [&posting.holder, &posting.device, &posting.machine, &posting.node, &posting.pool, &posting.service] {
             if !subject.is_empty() {
                 self.subjects.insert((posting.cause, subject));
@@ -191,7 +200,6 @@ impl<'a> Sums<'a> {
         {
             self.subjects.insert((posting.cause, run));
         }
-        Ok(())
     }
 
     fn share(&self, currency: &str, amount: Decimal) -> Option<f64> {
