@@ -46,7 +46,7 @@ pub struct BillRow {
 /// One provider's bill.
 #[derive(Clone, Debug)]
 pub struct Bill {
-    /// File name.
+    /// File name; compressed if it ends in `.gz`.
     pub file: String,
     /// FOCUS version.
     pub version: &'static str,
@@ -588,7 +588,7 @@ impl Desk<'_> {
                 rows.push(volume);
             }
         }
-        Bill { file: "oci-focus-1.0.csv".to_string(), version: "1.0", columns: COLUMNS_1_0, currency: account.currency, rows }
+        Bill { file: "oci-focus-1.0.csv.gz".to_string(), version: "1.0", columns: COLUMNS_1_0, currency: account.currency, rows }
     }
 
     /// Holds back the last six hours of AWS and leaves their estimate.

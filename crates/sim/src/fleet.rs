@@ -113,6 +113,8 @@ pub struct Machine {
     pub product: &'static str,
     /// Limit of a board, W.
     pub limit_watts: u32,
+    /// PCIe generation of the boards.
+    pub pcie_generation: u32,
     /// vCPUs.
     pub vcpus: u32,
     /// Memory, GiB.
@@ -260,6 +262,7 @@ fn machine(at: usize, blueprint: &Blueprint, options: &Options, prices: &PriceLi
         model_name,
         product,
         limit_watts,
+        pcie_generation: model.and_then(|m| m.pcie_gen).unwrap_or(4) as u32,
         vcpus: blueprint.vcpus,
         memory_gib: blueprint.memory_gib,
         boards,

@@ -86,7 +86,7 @@ impl Run {
     pub fn new(workload: Workload, machine: &Machine, job_id: u32, chance: &mut Chance) -> Run {
         let group = match workload {
             Workload::LlmDecode | Workload::WarmStandby | Workload::SharedInference | Workload::InstanceInference => "serving",
-            Workload::NotebookParked | Workload::NotebookEmpty => "notebooks",
+            Workload::NotebookParked | Workload::NotebookEmpty | Workload::InstanceNotebook => "notebooks",
             Workload::BatchInference => "scoring",
             _ => *chance.pick(&["research", "vision", "speech"]),
         };
@@ -111,7 +111,7 @@ impl Run {
         self.incarnations += 1;
         let owner_kind = match workload {
             Workload::LlmDecode | Workload::WarmStandby | Workload::SharedInference | Workload::InstanceInference => OwnerKind::Deployment,
-            Workload::NotebookParked | Workload::NotebookEmpty => OwnerKind::StatefulSet,
+            Workload::NotebookParked | Workload::NotebookEmpty | Workload::InstanceNotebook => OwnerKind::StatefulSet,
             _ => OwnerKind::Job,
         };
         let (name, uid, key) = match machine.scheduler {
@@ -144,12 +144,7 @@ impl Run {
             workload,
             from_ms,
             to_ms,
-            outcome: match (to_ms, workload) {
-                (None, _) => Outcome::Alive,
-                (_, Workload::FailedForGood) => Outcome::Failed,
-                (_, Workload::Preempted) => Outcome::Preempted,
-                _ => Outcome::Succeeded,
-            },
+            outcome: if to_ms.is_none() { Outcome::Alive } else { Outcome::Succeeded },
             places,
             address: format!("10.{}.{}.{}", 128 + chance.below(64), chance.below(256), 2 + chance.below(250)),
             checkpoints_ms: Vec::new(),

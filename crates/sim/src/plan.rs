@@ -46,6 +46,8 @@ pub struct Plan {
     pub vanished: Vec<(usize, usize, i64)>,
     /// Restarts of exporters: machine and time.
     pub restarts: Vec<(usize, i64)>,
+    /// Machines that Slurm keeps free for a gang: machine, from, to.
+    pub reservations: Vec<(usize, i64, i64)>,
 }
 
 struct Deck {
@@ -70,7 +72,7 @@ impl Deck {
 const LARGE: &[Workload] = &[
     Workload::Training, Workload::Training, Workload::Training, Workload::TrainingStarved, Workload::TrainingStarved,
     Workload::TrainingInterconnect, Workload::TrainingFp32, Workload::TrainingSmallKernels, Workload::TrainingMemoryLatency,
-    Workload::FlashAttention, Workload::PowerCapped, Workload::EvaluationPhases, Workload::StagedTraining, Workload::Throttled,
+    Workload::CopyBound, Workload::FlashAttention, Workload::PowerCapped, Workload::EvaluationPhases, Workload::StagedTraining, Workload::Throttled,
     Workload::HungCollective, Workload::FailedForGood, Workload::Preempted, Workload::PreemptedResumed, Workload::BatchInference,
 ];
 
@@ -102,10 +104,15 @@ pub fn plan(seed: u64, attempt: u64, machines: &mut [Machine], options: &Options
         job_id: 41_000,
     };
     planner.cordon();
+    let joint = planner.joint_time();
     for machine in 0..planner.machines.len() {
-        planner.fill_machine(machine);
+        planner.fill_machine(machine, joint.filter(|_| planner.machines[machine].scheduler == Scheduler::Slurm));
+    }
+    if let Some(joint) = joint {
+        planner.fill_joint(joint);
     }
     planner.fill_holes();
+    planner.reserve();
     planner.vanish();
     planner.silence();
     planner.plan
@@ -132,7 +139,71 @@ impl Planner<'_> {
         }
     }
 
-    fn fill_machine(&mut self, machine: usize) {
+    /// When the Slurm machines of a world that has several work on one job.
+    fn joint_time(&mut self) -> Option<(i64, i64)> {
+        let machines = self.machines.iter().filter(|m| m.scheduler == Scheduler::Slurm).count();
+        if machines < 2 {
+            return None;
+        }
+        let from = self.options.start_ms + self.chance.between(9, 12) * HOUR_MS + self.chance.between(0, 3_599) * SECOND_MS;
+        Some((from, from + self.chance.between(6, 9) * HOUR_MS))
+    }
+
+    /// One job on all boards of all Slurm machines.
+    fn fill_joint(&mut self, (from, to): (i64, i64)) {
+        let machines: Vec<usize> = (0..self.machines.len()).filter(|at| self.machines[*at].scheduler == Scheduler::Slurm).collect();
+        let places: Vec<Place> = machines
+            .iter()
+            .flat_map(|machine| (0..self.machines[*machine].boards.len()).map(|board| Place { machine: *machine, board, slot: 0 }))
+            .collect();
+        self.job_id += 1;
+        let workload = *self.chance.pick(&[Workload::Training, Workload::TrainingInterconnect, Workload::HungCollective]);
+        let mut run = Run::new(workload, &self.machines[machines[0]], self.job_id, &mut self.chance);
+        self.hold(&mut run, workload, machines[0], &places, (from, Some(to)), Outcome::Succeeded, Vec::new());
+    }
+
+    /// Slurm keeps a machine free for a gang in the longest time in which nobody holds any of its boards.
+    fn reserve(&mut self) {
+        for (machine, boards) in self.plan.timelines.iter_mut().enumerate() {
+            if self.machines[machine].scheduler != Scheduler::Slurm {
+                continue;
+            }
+            let free: Vec<Vec<(i64, i64)>> = boards
+                .iter()
+                .map(|slots| slots[0].iter().filter(|p| p.holders[0].is_none()).map(|p| (p.from_ms, p.to_ms)).collect())
+                .collect();
+            let common = free.iter().skip(1).fold(free.first().cloned().unwrap_or_default(), |common, other| {
+                common
+                    .iter()
+                    .flat_map(|a| other.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))))
+                    .filter(|(from, to)| to > from)
+                    .collect()
+            });
+            let longest = common.into_iter().max_by_key(|(from, to)| (to - from, *from)).filter(|(from, to)| to - from > 50 * MINUTE_MS);
+            let Some((from, to)) = longest else { continue };
+            let kept = (from + 10 * MINUTE_MS, to);
+            self.plan.reservations.push((machine, kept.0, kept.1));
+            for timeline in boards.iter_mut().flatten() {
+                *timeline = timeline
+                    .iter()
+                    .flat_map(|piece| {
+                        let is_free = piece.holders[0].is_none();
+                        let before = Piece { to_ms: if is_free { piece.to_ms.min(kept.0) } else { piece.to_ms }, ..*piece };
+                        let within = Piece {
+                            from_ms: piece.from_ms.max(kept.0),
+                            to_ms: if is_free { piece.to_ms.min(kept.1) } else { piece.from_ms },
+                            state: unheld(Cause::ReservedUnused),
+                            ..*piece
+                        };
+                        let after = Piece { from_ms: if is_free { piece.from_ms.max(kept.1) } else { piece.to_ms }, ..*piece };
+                        [before, within, after].into_iter().filter(|p| p.to_ms > p.from_ms)
+                    })
+                    .collect();
+            }
+        }
+    }
+
+    fn fill_machine(&mut self, machine: usize, joint: Option<(i64, i64)>) {
         let shape: Vec<usize> = self.machines[machine].boards.iter().map(|b| b.slots.len()).collect();
         self.plan.timelines.push(shape.iter().map(|slots| vec![Vec::new(); *slots]).collect());
         let boards = shape.len();
@@ -153,8 +224,15 @@ impl Planner<'_> {
                 };
                 let mut first = 0;
                 for size in layout {
-                    let places = (first..first + size).map(|board| Place { machine, board, slot: 0 }).collect();
-                    self.fill_lane(machine, places);
+                    let places: Vec<Place> = (first..first + size).map(|board| Place { machine, board, slot: 0 }).collect();
+                    let from = self.machines[machine].paid_from_ms(self.options);
+                    match joint {
+                        None => self.fill_lane(machine, &places, from, self.end_ms()),
+                        Some((joint_from, joint_to)) => {
+                            self.fill_lane(machine, &places, from, joint_from - MINUTE_MS);
+                            self.fill_lane(machine, &places, joint_to + 2 * MINUTE_MS, self.end_ms());
+                        }
+                    }
                     first += size;
                 }
             }
@@ -162,14 +240,13 @@ impl Planner<'_> {
     }
 
     /// One job after another on the same boards, with time between them.
-    fn fill_lane(&mut self, machine: usize, places: Vec<Place>) {
-        let from = self.machines[machine].paid_from_ms(self.options);
-        let is_old = self.machines[machine].from_ms < self.options.start_ms;
+    fn fill_lane(&mut self, machine: usize, places: &[Place], from: i64, until: i64) {
+        let is_old = self.machines[machine].from_ms < self.options.start_ms && from == self.options.start_ms;
         let closes_at = self.machines[machine].cordoned_from_ms.unwrap_or(i64::MAX);
         let scheduler = self.machines[machine].scheduler;
         let mut at = from;
         let mut is_first = true;
-        while at < self.end_ms() - 20 * MINUTE_MS {
+        while at < until - 20 * MINUTE_MS {
             let workload = loop {
                 let deck = if places.len() >= 4 { &mut self.large } else { &mut self.small };
                 let workload = deck.draw(&mut self.chance);
@@ -186,7 +263,7 @@ impl Planner<'_> {
             if start >= closes_at {
                 break;
             }
-            at = self.place_run(workload, machine, &places, start);
+            at = self.place_run(workload, machine, places, start, until);
             // Between jobs: mostly a short wait for the queue, at times hours with nothing to do.
             at += if self.chance.percent(70) { self.chance.between(1, 15) } else { self.chance.between(60, 240) } * MINUTE_MS
                 + self.chance.between(0, 59) * SECOND_MS;
@@ -194,7 +271,7 @@ impl Planner<'_> {
     }
 
     /// A run with all its incarnations; returns its end.
-    fn place_run(&mut self, workload: Workload, machine: usize, places: &[Place], start: i64) -> i64 {
+    fn place_run(&mut self, workload: Workload, machine: usize, places: &[Place], start: i64, until: i64) -> i64 {
         let (low, high) = match workload {
             Workload::FailedForGood | Workload::Preempted => (120, 300),
             Workload::HungCollective | Workload::Throttled => (300, 460),
@@ -208,8 +285,10 @@ impl Planner<'_> {
         );
         // What began before the data is to be seen in it for a while.
         let wanted = wanted.max(self.options.start_ms + 45 * MINUTE_MS);
-        let end = if lives_on || wanted >= self.end_ms() { self.end_ms() } else { wanted };
-        let to = (!lives_on && wanted < self.end_ms()).then_some(wanted);
+        // Before a joint job the others have to end; at the end of the data they live on.
+        let is_last = until == self.end_ms();
+        let end = if lives_on || wanted >= until { until } else { wanted };
+        let to = (!is_last || end < until).then_some(end);
         self.job_id += 1 + self.chance.below(40);
         let mut run = Run::new(workload, &self.machines[machine], self.job_id, &mut self.chance);
         if workload == Workload::PreemptedResumed && end - start > 180 * MINUTE_MS && to.is_some() {
@@ -266,9 +345,10 @@ impl Planner<'_> {
     fn fill_instance(&mut self, place: Place) {
         let draw = self.chance.below(100);
         let share = self.machines[place.machine].boards[place.board].slots[place.slot].share;
+        let has_notebook = self.plan.holders.iter().any(|h| h.workload == Workload::InstanceNotebook);
         let workload = match draw {
             0..=59 => Workload::InstanceInference,
-            60..=74 if share < 40 => Workload::NotebookParked,
+            60..=74 if share < 40 && !has_notebook => Workload::InstanceNotebook,
             _ if draw < 80 => Workload::InstanceInference,
             _ => return,
         };

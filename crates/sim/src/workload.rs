@@ -6,10 +6,11 @@
 //! - idle of 15 minutes or more has its name from its first second; shorter idle is `headroom`. The scripts keep
 //!   clear of the limit: idle gaps are at most 10 minutes or at least 30;
 //! - phases meet near whole 5 minutes: work begins on one or up to 75 s after it, and what interrupts work (idle,
-//!   waits, heat) begins 45 to 75 s before one. An exporter's values lag by up to 45 s, so a window then mixes two
+//!   waits, heat) mostly begins 45 to 75 s before one, at times anywhere. An exporter's values lag by up to 45 s, so a window then mixes two
 //!   states only where the work in it weighs most. A boundary in the middle of a window cannot be told from the
-//!   sawtooth of a starved device by means and deviations of that window alone; worlds that put many there would
-//!   measure chance, not rules.
+//!   sawtooth of a starved device by means and deviations of that window alone; worlds that put all there would
+//!   measure chance, not rules;
+//! - where the link between host and device is full, idle is `input_starved` and unfilled is `copy_bound`.
 
 use gpuledger_model::cause::Cause;
 use gpuledger_model::time::{MINUTE_MS, SECOND_MS, WINDOW_MS, floor_to};
@@ -40,6 +41,8 @@ pub enum Workload {
     EvaluationPhases,
     /// A long staging of data before the work.
     StagedTraining,
+    /// Training bound by copies over PCIe.
+    CopyBound,
     /// Clocks lowered by heat for a time.
     Throttled,
     /// Hangs in a collective for a time.
@@ -64,6 +67,9 @@ pub enum Workload {
     SharedInference,
     /// Small inference on an instance, at its limit.
     InstanceInference,
+    /// A notebook on an instance. Without profiling fields nothing shows when it is idle beside busy neighbours:
+    /// instances have no GPU_UTIL and the board's power is shared.
+    InstanceNotebook,
 }
 
 impl Workload {
@@ -93,6 +99,7 @@ impl Workload {
             Workload::PowerCapped => "dense-train",
             Workload::EvaluationPhases => "finetune-eval",
             Workload::StagedTraining => "video-train",
+            Workload::CopyBound => "offload-train",
             Workload::Throttled => "diffusion-train",
             Workload::HungCollective => "rlhf-train",
             Workload::FailedForGood => "sweep",
@@ -105,6 +112,7 @@ impl Workload {
             Workload::NotebookEmpty => "workspace",
             Workload::SharedInference => "small-serve",
             Workload::InstanceInference => "mig-serve",
+            Workload::InstanceNotebook => "mig-notebook",
         }
     }
 
@@ -154,6 +162,7 @@ const CAPPED: Figures = (990, 930, 400, 700, 450, 60, 1000, 850, 985);
 const FP32: Figures = (970, 850, 500, 10, 300, 550, 1000, 600, 750);
 const SMALL_KERNELS: Figures = (850, 180, 300, 30, 80, 40, 980, 300, 330);
 const MEMORY_LATENCY: Figures = (960, 780, 90, 120, 280, 100, 1000, 500, 520);
+const COPYING: Figures = (850, 200, 300, 50, 300, 60, 970, 880, 380);
 const HOT: Figures = (970, 900, 450, 500, 350, 50, 1000, 780, 700);
 const DECODE: Figures = (960, 720, 350, 110, 640, 40, 990, 900, 560);
 const BATCH: Figures = (970, 700, 350, 150, 680, 40, 1000, 850, 580);
@@ -231,12 +240,16 @@ pub fn script(workload: Workload, holding: Holding, chance: &mut Chance) -> Vec<
     writer.phases
 }
 
+/// So many of a hundred interruptions come at any second.
+const STRAY_PERCENT: u32 = 15;
+
 /// One round of a workload's life.
 fn round(workload: Workload, writer: &mut Writer, chance: &mut Chance, holding: Holding) {
     let rest = writer.to_ms - writer.at_ms;
     match workload {
-        Workload::Training | Workload::Preempted | Workload::PreemptedResumed => train(writer, chance, TRAINING, |_| ()),
-        Workload::StagedTraining => train(writer, chance, TRAINING, |_| ()),
+        Workload::Training | Workload::Preempted | Workload::PreemptedResumed | Workload::StagedTraining => {
+            train(writer, chance, TRAINING, |_| ());
+        }
         Workload::FailedForGood => train(writer, chance, TRAINING, |state| state.is_lost = true),
         Workload::FlashAttention => train(writer, chance, FLASH, |_| ()),
         Workload::PowerCapped => train(writer, chance, CAPPED, |state| {
@@ -245,6 +258,12 @@ fn round(workload: Workload, writer: &mut Writer, chance: &mut Chance, holding: 
         Workload::TrainingFp32 => train(writer, chance, FP32, |state| state.issue = Cause::LowPrecisionUnused),
         Workload::TrainingSmallKernels => train(writer, chance, SMALL_KERNELS, |state| state.fill = Cause::UnderFilled),
         Workload::TrainingMemoryLatency => train(writer, chance, MEMORY_LATENCY, |state| state.issue = Cause::MemoryLatency),
+        Workload::CopyBound => train(writer, chance, COPYING, |state| {
+            // Both directions of the link near their limit: what is idle waits for its input, what is busy copies.
+            state.idle = Cause::InputStarved;
+            state.fill = Cause::CopyBound;
+            state.levels = state.levels.with(Signal::PcieRx, 56_000).with(Signal::PcieTx, 28_000);
+        }),
         Workload::TrainingStarved => {
             let end = writer.at_ms + 60 * MINUTE_MS;
             while writer.at_ms < end.min(writer.to_ms) {
@@ -318,6 +337,12 @@ fn round(workload: Workload, writer: &mut Writer, chance: &mut Chance, holding: 
             let minutes = chance.between(45, 120);
             writer.until(writer.busy_from(minutes, chance), idle(PARKED, Cause::VramParked));
         }
+        Workload::InstanceNotebook => {
+            let minutes = chance.between(60, 120);
+            writer.until(writer.interrupted_from(minutes, chance), writer.varied(State::neutral(levels(NOTEBOOK))));
+            let minutes = chance.between(40, 70);
+            writer.until(writer.busy_from(minutes, chance), idle(PARKED, Cause::VramParked));
+        }
         Workload::InstanceInference => {
             writer.until(writer.boundary(chance.between(120, 240)), writer.varied(State::neutral(levels(INSTANCE))));
         }
@@ -366,9 +391,10 @@ impl Writer {
         self.boundary(minutes) + if chance.percent(35) { chance.between(1, 75) * SECOND_MS } else { 0 }
     }
 
-    /// Where work is interrupted: a minute or so before a boundary.
+    /// Where work is interrupted: mostly a minute or so before a boundary, at times anywhere before it.
     fn interrupted_from(&self, minutes: i64, chance: &mut Chance) -> i64 {
-        self.boundary(minutes.max(10)) - chance.between(45, 75) * SECOND_MS
+        let (low, high) = if chance.percent(STRAY_PERCENT) { (0, 299) } else { (45, 75) };
+        self.boundary(minutes.max(10)) - chance.between(low, high) * SECOND_MS
     }
 
     /// The state with this holding's own strength of work: no two jobs are alike.
@@ -389,10 +415,10 @@ mod tests {
     const ALL: &[Workload] = &[
         Workload::Training, Workload::TrainingStarved, Workload::TrainingInterconnect, Workload::TrainingFp32,
         Workload::TrainingSmallKernels, Workload::TrainingMemoryLatency, Workload::FlashAttention, Workload::PowerCapped,
-        Workload::EvaluationPhases, Workload::StagedTraining, Workload::Throttled, Workload::HungCollective,
+        Workload::EvaluationPhases, Workload::StagedTraining, Workload::CopyBound, Workload::Throttled, Workload::HungCollective,
         Workload::FailedForGood, Workload::Preempted, Workload::PreemptedResumed, Workload::LlmDecode,
         Workload::BatchInference, Workload::WarmStandby, Workload::NotebookParked, Workload::NotebookEmpty,
-        Workload::SharedInference, Workload::InstanceInference,
+        Workload::SharedInference, Workload::InstanceInference, Workload::InstanceNotebook,
     ];
 
     fn phases(workload: Workload, seed: u64) -> Vec<Phase> {
@@ -449,6 +475,7 @@ mod tests {
             (Workload::TrainingFp32, Cause::LowPrecisionUnused),
             (Workload::TrainingSmallKernels, Cause::UnderFilled),
             (Workload::TrainingMemoryLatency, Cause::MemoryLatency),
+            (Workload::CopyBound, Cause::CopyBound),
             (Workload::Throttled, Cause::Throttled),
             (Workload::HungCollective, Cause::InterconnectWait),
             (Workload::FailedForGood, Cause::LostWork),

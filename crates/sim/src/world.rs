@@ -162,10 +162,10 @@ impl World {
             }
             Task::Bills => {
                 for bill in &self.bills.bills {
-                    write_whole(&dir.join("bills").join(&bill.file), |out| focus::write(bill, out))?;
+                    write_whole(&dir.join("bills").join(&bill.file), |out| focus::write_file(bill, out))?;
                 }
                 match &self.bills.earlier {
-                    Some(bill) => write_whole(&dir.join("earlier").join(&bill.file), |out| focus::write(bill, out)),
+                    Some(bill) => write_whole(&dir.join("earlier").join(&bill.file), |out| focus::write_file(bill, out)),
                     None => Ok(()),
                 }
             }

@@ -27,6 +27,10 @@ pub enum Source {
     LostTime(Signal),
     /// Last XID.
     Xid,
+    /// PCIe generation.
+    LinkGeneration,
+    /// PCIe lanes.
+    LinkWidth,
 }
 
 /// A metric of the exporter.
@@ -67,6 +71,8 @@ pub const METRICS: &[Metric] = &[
     metric("DCGM_FI_DEV_THERMAL_VIOLATION", "DCGM_FI_DEV_THERMAL_VIOLATION", "counter", Source::LostTime(Signal::Thermal), false),
     metric("DCGM_FI_DEV_POWER_VIOLATION", "DCGM_FI_DEV_POWER_VIOLATION", "counter", Source::LostTime(Signal::PowerCap), false),
     metric("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR", "gauge", Source::Xid, true),
+    metric("DCGM_FI_DEV_PCIE_LINK_GEN", "DCGM_FI_DEV_PCIE_LINK_GEN", "gauge", Source::LinkGeneration, false),
+    metric("DCGM_FI_DEV_PCIE_LINK_WIDTH", "DCGM_FI_DEV_PCIE_LINK_WIDTH", "gauge", Source::LinkWidth, false),
     metric("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", "gauge", Source::Ratio(Signal::Engine), true),
     metric("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_UTIL_RATIO", "gauge", Source::Ratio(Signal::Sm), true),
     metric("DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_SM_OCCUPANCY_RATIO", "gauge", Source::Ratio(Signal::Occupancy), true),

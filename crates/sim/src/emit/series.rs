@@ -196,11 +196,15 @@ impl<'a> Sampler<'a> {
             }
             Source::PowerLimit => f64::from(self.machine.limit_watts),
             Source::Energy => energy_mj as f64,
-            Source::Traffic(signal) => f64::from(self.noisy(levels.get(signal))) * 1_000_000.0,
+            // Traffic over PCIe is stated for generation 5; each generation before it has half of that.
+            Source::Traffic(Signal::Nvlink) => f64::from(self.noisy(levels.get(Signal::Nvlink))) * 1_000_000.0,
+            Source::Traffic(signal) => f64::from(self.noisy(levels.get(signal)) >> (5 - self.machine.pcie_generation.min(5))) * 1_000_000.0,
             // Milliseconds x parts per million are nanoseconds.
             Source::LostTime(Signal::Thermal) => lost[0] as f64,
             Source::LostTime(_) => lost[1] as f64,
             Source::Xid => 0.0,
+            Source::LinkGeneration => f64::from(self.machine.pcie_generation),
+            Source::LinkWidth => 16.0,
         }
     }
 

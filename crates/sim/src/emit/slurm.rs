@@ -21,6 +21,29 @@ fn elapsed(ms: i64) -> String {
     if days > 0 { format!("{days}-{clock}") } else { clock }
 }
 
+/// The nodes of a job and its boards on each.
+fn nodes_of<'a>(world: &'a World, job: &Holder) -> Vec<(&'a Machine, Vec<usize>)> {
+    let mut nodes: Vec<(usize, Vec<usize>)> = Vec::new();
+    for place in &job.places {
+        match nodes.last_mut().filter(|n| n.0 == place.machine) {
+            Some(node) => node.1.push(place.board),
+            None => nodes.push((place.machine, vec![place.board])),
+        }
+    }
+    nodes.into_iter().map(|(machine, boards)| (&world.machines[machine], boards)).collect()
+}
+
+/// `gpu-004`, or `gpu-[004,009]`.
+fn node_list(nodes: &[(&Machine, Vec<usize>)]) -> String {
+    match nodes {
+        [(machine, _)] => machine.node.clone(),
+        _ => {
+            let numbers: Vec<&str> = nodes.iter().filter_map(|(m, _)| m.node.strip_prefix("gpu-")).collect();
+            format!("gpu-[{}]", numbers.join(","))
+        }
+    }
+}
+
 fn jobs<'a>(world: &'a World, cluster: &'a str) -> impl Iterator<Item = (&'a Holder, &'a Machine)> {
     let jobs = world.plan.holders.iter().filter(move |h| h.scheduler == Scheduler::Slurm && h.cluster == cluster);
     jobs.filter_map(|h| h.places.first().map(|place| (h, &world.machines[place.machine])))
@@ -43,14 +66,15 @@ pub fn write_accounting(world: &World, cluster: &str, out: &mut impl Write) -> i
         };
         let exit = if job.outcome == Outcome::Failed { "1:0" } else { "0:0" };
         let cpus = machine.vcpus as usize * gpus / machine.boards.len().max(1);
-        let tres = format!("billing={cpus},cpu={cpus},gres/gpu:h100={gpus},gres/gpu={gpus},mem={}G,node=1", 200 * gpus);
+        let nodes = nodes_of(world, job);
+        let tres = format!("billing={cpus},cpu={cpus},gres/gpu:h100={gpus},gres/gpu={gpus},mem={}G,node={}", 200 * gpus, nodes.len());
         let comment = job.checkpoints_ms.iter().map(|t| format!("checkpoint={}", time(*t))).collect::<Vec<_>>().join(",");
         let end = job.to_ms.map_or("Unknown".to_string(), time);
         let length = elapsed(job.to_ms.unwrap_or(world.options.end_ms()) - job.from_ms);
         writeln!(
             out,
             "{}|{}|{cluster}|{}|{}|gpu|{state}|{exit}|{}|{}|{end}|{length}|{tres}|{}|{comment}",
-            job.uid, job.name, job.group, job.user, time(job.from_ms - 40 * SECOND_MS), time(job.from_ms), machine.node
+            job.uid, job.name, job.group, job.user, time(job.from_ms - 40 * SECOND_MS), time(job.from_ms), node_list(&nodes)
         )?;
     }
     Ok(())
@@ -66,9 +90,7 @@ pub fn write_jobs(world: &World, cluster: &str, out: &mut impl Write) -> io::Res
     for (job, machine) in rows {
         let gpus = job.places.len();
         let cpus = machine.vcpus as usize * gpus / machine.boards.len().max(1);
-        let first = job.places.first().map_or(0, |p| p.board);
-        let last = job.places.last().map_or(0, |p| p.board);
-        let range = if first == last { first.to_string() } else { format!("{first}-{last}") };
+        let nodes = nodes_of(world, job);
         writeln!(out, "JobId={} JobName={}", job.uid, job.name)?;
         writeln!(out, "   UserId={}(1001) GroupId={}(1001) MCS_label=N/A", job.user, job.user)?;
         writeln!(out, "   Priority=4294901757 Nice=0 Account={} QOS=normal", job.group)?;
@@ -78,18 +100,24 @@ pub fn write_jobs(world: &World, cluster: &str, out: &mut impl Write) -> io::Res
         writeln!(out, "   SubmitTime={} EligibleTime={}", time(job.from_ms - 40 * SECOND_MS), time(job.from_ms - 40 * SECOND_MS))?;
         writeln!(out, "   StartTime={} EndTime={} Deadline=N/A", time(job.from_ms), time(job.from_ms + 14 * 86_400 * SECOND_MS))?;
         writeln!(out, "   Partition=gpu AllocNode:Sid=login-1:2211")?;
-        writeln!(out, "   NodeList={} BatchHost={}", machine.node, machine.node)?;
-        writeln!(out, "   NumNodes=1 NumCPUs={cpus} NumTasks=1 CPUs/Task={cpus} ReqB:S:C:T=0:0:*:*")?;
-        writeln!(out, "   AllocTRES=cpu={cpus},mem={}G,node=1,billing={cpus},gres/gpu={gpus},gres/gpu:h100={gpus}", 200 * gpus)?;
+        writeln!(out, "   NodeList={} BatchHost={}", node_list(&nodes), machine.node)?;
+        writeln!(out, "   NumNodes={} NumCPUs={cpus} NumTasks=1 CPUs/Task={cpus} ReqB:S:C:T=0:0:*:*", nodes.len())?;
+        writeln!(out, "   AllocTRES=cpu={cpus},mem={}G,node={},billing={cpus},gres/gpu={gpus},gres/gpu:h100={gpus}", 200 * gpus, nodes.len())?;
         writeln!(out, "   JOB_GRES=gpu:h100:{gpus}")?;
-        writeln!(out, "     Nodes={} CPU_IDs=0-{} Mem={} GRES=gpu:h100:{gpus}(IDX:{range})", machine.node, cpus.max(1) - 1, 204_800 * gpus)?;
+        for (node, boards) in &nodes {
+            let (first, last) = (boards.first().copied().unwrap_or(0), boards.last().copied().unwrap_or(0));
+            let range = if first == last { first.to_string() } else { format!("{first}-{last}") };
+            let held = boards.len();
+            let cpus = node.vcpus as usize * held / node.boards.len().max(1);
+            writeln!(out, "     Nodes={} CPU_IDs=0-{} Mem={} GRES=gpu:h100:{held}(IDX:{range})", node.node, cpus.max(1) - 1, 204_800 * held)?;
+        }
         writeln!(out, "   TresPerNode=gres/gpu:h100:{gpus}")?;
         writeln!(out)?;
     }
     Ok(())
 }
 
-/// `scontrol show node`.
+/// `scontrol show node`, and after it `scontrol show reservation`.
 pub fn write_nodes(world: &World, cluster: &str, out: &mut impl Write) -> io::Result<()> {
     for machine in world.machines.iter().filter(|m| m.cluster == cluster) {
         let boards = machine.boards.len();
@@ -106,6 +134,15 @@ pub fn write_nodes(world: &World, cluster: &str, out: &mut impl Write) -> io::Re
         writeln!(out, "   CfgTRES=cpu={},mem={}G,billing={},gres/gpu={boards},gres/gpu:h100={boards}", machine.vcpus, machine.memory_gib, machine.vcpus)?;
         writeln!(out, "   AllocTRES=")?;
         writeln!(out, "   InstanceId={} InstanceType={}", machine.provider_id, machine.instance_type)?;
+        writeln!(out)?;
+    }
+    for (machine, from, to) in &world.plan.reservations {
+        let machine = &world.machines[*machine];
+        let boards = machine.boards.len();
+        writeln!(out, "ReservationName=gang-{} StartTime={} EndTime={} Duration={}", machine.node, time(*from), time(*to), elapsed(to - from))?;
+        writeln!(out, "   Nodes={} NodeCnt=1 CoreCnt={} Features=(null) PartitionName=gpu Flags=SPEC_NODES", machine.node, machine.vcpus / 2)?;
+        writeln!(out, "   TRES=cpu={},gres/gpu={boards}", machine.vcpus)?;
+        writeln!(out, "   Users=(null) Groups=(null) Accounts=research Licenses=(null) State=ACTIVE BurstBuffer=(null) Watts=n/a")?;
         writeln!(out)?;
     }
     Ok(())
