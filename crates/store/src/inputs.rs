@@ -145,25 +145,25 @@ const SPLIT_BYTES: u64 = 8 << 20;
 
 /// A piece of work: a file, a part of one, or some scrapes of a folder.
 #[derive(Debug)]
-struct Item {
+pub(crate) struct Item {
     /// The line of the report that it belongs to.
-    path: String,
-    kind: InputKind,
-    files: Vec<FoundFile>,
-    groups: Option<std::ops::Range<usize>>,
+    pub path: String,
+    pub kind: InputKind,
+    pub files: Vec<FoundFile>,
+    pub groups: Option<std::ops::Range<usize>>,
 }
 
 #[derive(Default)]
-struct ItemResult {
-    rows: u64,
-    refused: u64,
-    rejects: Vec<Reject>,
-    notices: Vec<Notice>,
-    payload: Payload,
+pub(crate) struct ItemResult {
+    pub rows: u64,
+    pub refused: u64,
+    pub rejects: Vec<Reject>,
+    pub notices: Vec<Notice>,
+    pub payload: Payload,
 }
 
 #[derive(Default)]
-enum Payload {
+pub(crate) enum Payload {
     /// In the worker's intake, or nothing.
     #[default]
     Taken,
@@ -254,7 +254,7 @@ fn read_items(
             let done = done.clone();
             let (order, next) = (&order, &next);
             workers.push(scope.spawn(move || {
-                let mut worker = Worker { request, intakes: BTreeMap::new(), reader: ExpositionReader::default() };
+                let mut worker = Worker::new(request);
                 while let Some(at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let Some(item) = items.get(*at) else { continue };
                     let result = worker.read(item);
@@ -262,7 +262,7 @@ fn read_items(
                         break;
                     }
                 }
-                worker.intakes.into_values().map(Intake::finish).collect::<Vec<_>>()
+                worker.finish()
             }));
         }
         drop(done);
@@ -283,14 +283,23 @@ fn read_items(
     (results, collected)
 }
 
-struct Worker<'a> {
+pub(crate) struct Worker<'a> {
     request: &'a Request,
     intakes: BTreeMap<Option<String>, Intake>,
     reader: ExpositionReader,
 }
 
-impl Worker<'_> {
-    fn read(&mut self, item: &Item) -> ItemResult {
+impl<'a> Worker<'a> {
+    pub fn new(request: &'a Request) -> Worker<'a> {
+        Worker { request, intakes: BTreeMap::new(), reader: ExpositionReader::default() }
+    }
+
+    /// What the items read so far collected.
+    pub fn finish(self) -> Vec<Collected> {
+        self.intakes.into_values().map(Intake::finish).collect()
+    }
+
+    pub fn read(&mut self, item: &Item) -> ItemResult {
         // A format library that fails on damaged input costs that input, not the run.
         catch_unwind(AssertUnwindSafe(|| self.try_read(item))).unwrap_or_else(|_| ItemResult {
             refused: 1,
@@ -314,7 +323,7 @@ impl Worker<'_> {
                 let refused = bill.rejects.iter().map(|reject| reject.count).sum();
                 ItemResult { rows: bill.rows, refused, payload: Payload::Bill(Box::new(bill)), ..ItemResult::default() }
             }
-            _ => self.read_document(item, file),
+            _ => read_document(self.request, item, file),
         }
     }
 
@@ -329,37 +338,40 @@ impl Worker<'_> {
         }
         telemetry_result(counts, rows)
     }
+}
 
-    /// Dumps and records, read whole.
-    fn read_document(&mut self, item: &Item, file: &FoundFile) -> ItemResult {
-        let (bytes, end) = match content::document(&file.path) {
-            Ok(document) => document,
-            Err(error) => {
-                let rejects = vec![whole_file(&item.path, format!("cannot be read ({error})"))];
-                return ItemResult { refused: 1, rejects, ..ItemResult::default() };
-            }
-        };
-        let cluster = file.cluster.as_deref().unwrap_or(&self.request.cluster);
-        let zone = &self.request.slurm_zone;
-        let mut result = match item.kind {
-            InputKind::Kubernetes => {
-                let read = kubernetes::read(&item.path, &bytes);
-                placement_result(read, |objects| Payload::Objects(cluster.to_string(), objects))
-            }
-            InputKind::Sacct => placement_result(slurm::parse_sacct(&item.path, &bytes, cluster, zone), Payload::Placements),
-            InputKind::ScontrolJob | InputKind::ScontrolNode => {
-                placement_result(slurm::parse_scontrol(&item.path, &bytes, cluster, zone), Payload::Placements)
-            }
-            InputKind::Inventory => placement_result(inventory::parse(&item.path, &bytes), |nodes| {
-                Payload::Placements(Placements { nodes, ..Placements::default() })
-            }),
-            InputKind::Focus | InputKind::Prometheus | InputKind::Series | InputKind::Unknown => ItemResult::default(),
-        };
-        if let Some(reason) = end {
-            result.refused += 1;
-            result.rejects.push(whole_file(&item.path, reason));
+/// Dumps and records, read whole.
+fn read_document(request: &Request, item: &Item, file: &FoundFile) -> ItemResult {
+    let (bytes, end) = match content::document(&file.path) {
+        Ok(document) => document,
+        Err(error) => {
+            let rejects = vec![whole_file(&item.path, format!("cannot be read ({error})"))];
+            return ItemResult { refused: 1, rejects, ..ItemResult::default() };
         }
-        result
+    };
+    let mut result = parse_document(request, &item.path, item.kind, file.cluster.as_deref(), &bytes);
+    if let Some(reason) = end {
+        result.refused += 1;
+        result.rejects.push(whole_file(&item.path, reason));
+    }
+    result
+}
+
+pub(crate) fn parse_document(request: &Request, path: &str, kind: InputKind, cluster: Option<&str>, bytes: &[u8]) -> ItemResult {
+    let cluster = cluster.unwrap_or(&request.cluster);
+    let zone = &request.slurm_zone;
+    match kind {
+        InputKind::Kubernetes => {
+            placement_result(kubernetes::read(path, bytes), |objects| Payload::Objects(cluster.to_string(), objects))
+        }
+        InputKind::Sacct => placement_result(slurm::parse_sacct(path, bytes, cluster, zone), Payload::Placements),
+        InputKind::ScontrolJob | InputKind::ScontrolNode => {
+            placement_result(slurm::parse_scontrol(path, bytes, cluster, zone), Payload::Placements)
+        }
+        InputKind::Inventory => placement_result(inventory::parse(path, bytes), |nodes| {
+            Payload::Placements(Placements { nodes, ..Placements::default() })
+        }),
+        InputKind::Focus | InputKind::Prometheus | InputKind::Series | InputKind::Unknown => ItemResult::default(),
     }
 }
 
@@ -382,11 +394,12 @@ fn placement_result<T>(parsed: Parsed<T>, payload: impl FnOnce(T) -> Payload) ->
     }
 }
 
-fn whole_file(path: &str, reason: String) -> Reject {
+pub(crate) fn whole_file(path: &str, reason: String) -> Reject {
     Reject { file: path.to_string(), line: 0, field: String::new(), reason, count: 1 }
 }
 
-fn join(request: &Request, items: &[Item], results: Vec<ItemResult>, inputs: &mut Inputs) {
+/// Puts results together: a line per input, rejects and notices, bills, and placements of all records.
+pub(crate) fn join(request: &Request, items: &[Item], results: Vec<ItemResult>, inputs: &mut Inputs) {
     let mut lines: BTreeMap<(String, InputKind), (u64, u64)> = BTreeMap::new();
     let mut rejects: BTreeMap<(String, String, String), Reject> = BTreeMap::new();
     let mut dumps: BTreeMap<String, (BTreeSet<String>, kubernetes::Objects)> = BTreeMap::new();

@@ -11,6 +11,9 @@
 pub mod bills;
 pub mod content;
 pub mod discover;
+pub mod folder;
 pub mod inputs;
+pub mod keep;
 pub mod parquet_series;
 pub mod telemetry;
+pub mod telemetry_tables;

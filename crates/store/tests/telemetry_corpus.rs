@@ -54,7 +54,8 @@ fn recorded_dcgm_texts_load() {
     // File, samples taken, rejects: metric, reason, count.
     let elided = "labels are elided with \"...\"";
     let elided_rows = |metrics: &[&'static str], count| metrics.iter().map(|metric| (*metric, elided, count)).collect();
-    let wants: [(&str, u64, Vec<(&str, &str, u64)>); 14] = [
+    type Refused = Vec<(&'static str, &'static str, u64)>;
+    let wants: [(&str, u64, Refused); 14] = [
         ("dcgm_exporter_scrapes/ericsson_t4_590_busy.prom", 11, vec![]),
         ("dcgm_exporter_scrapes/kops_l4_580_idle.prom", 12, vec![]),
         ("dcgm_exporter_scrapes/rafay_t4_580_idle.prom", 11, vec![]),

@@ -7,7 +7,8 @@ use gpuledger_model::tables::telemetry::{Field, SignalField};
 
 use super::number::Scale;
 
-const NAMES_CSV: &str = include_str!("../../data/metric_names.csv");
+/// The text of the table; what was mapped by another is out of date.
+pub const NAMES_CSV: &str = include_str!("../../data/metric_names.csv");
 
 /// What a metric feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
