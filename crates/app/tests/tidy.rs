@@ -36,8 +36,13 @@ const DOORS: [(&str, &[&str]); 7] = [
 const FILE_LINES_MAX: usize = 700;
 
 /// Longer files, each with the lines it may have and the reason.
-const LONG_FILES: [(&str, usize, &str); 1] =
-    [("crates/attribute/src/ladder.rs", 1000, "the ladder is one decision from top to bottom; parted, its order of names could not be read")];
+const LONG_FILES: [(&str, usize, &str); 2] = [
+    ("crates/attribute/src/ladder.rs", 1000, "the ladder is one decision from top to bottom; parted, its order of names could not be read"),
+    ("crates/sim/src/bill.rs", 900, "a list of alike things: the rows of four providers, one after the other"),
+];
+
+/// Lines up to which a file needs no exception, however it is laid out.
+const FILE_LINES_COMFORTABLE: usize = 600;
 
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 7] = ["util", "utils", "helper", "helpers", "common", "manager", "misc"];
@@ -94,7 +99,7 @@ fn files_stay_short() {
         wrong.unless(lines < most, format!("{name}: {lines} lines, less than {most} are allowed: look for two ideas"));
         if exception.is_some() {
             met.insert(name.clone());
-            wrong.unless(lines >= FILE_LINES_MAX, format!("{name}: {lines} lines: it needs no exception any more"));
+            wrong.unless(lines > FILE_LINES_COMFORTABLE, format!("{name}: {lines} lines: it needs no exception any more"));
         }
     }
     for (file, _, reason) in LONG_FILES {
