@@ -24,7 +24,7 @@ pub enum Command {
     /// Normalise and close bills, without telemetry.
     Bills(BillsArgs),
     /// The windows, holdings and bill rows behind a finding.
-    Evidence(EvidenceArgs),
+    Evidence(Box<EvidenceArgs>),
     /// Seeded fleets whose true ledger is known.
     #[command(subcommand)]
     Sim(SimCommand),

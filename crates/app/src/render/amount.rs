@@ -66,7 +66,7 @@ pub fn harmless(text: &str) -> String {
 
 fn group_thousands(whole: &str, out: &mut String) {
     for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at) % 3 == 0 {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

@@ -250,7 +250,7 @@ impl<'a> Sums<'a> {
                     .iter()
                     .map(|(cause, amount)| GroupCause { cause: *cause, amount: at_scale_of(amount.0, Some(sum.amount.0)) })
                     .collect();
-                causes.sort_by(|a, b| b.amount.cmp(&a.amount));
+                causes.sort_by_key(|c| std::cmp::Reverse(c.amount));
                 let names = keys.iter().map(Key::to_string);
                 GroupRow {
                     key: GroupKey(names.zip(values.iter().map(|v| v.to_string())).collect()),
