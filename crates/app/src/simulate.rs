@@ -154,7 +154,8 @@ pub fn as_json(worlds: &[ScoredWorld]) -> Value {
 }
 
 fn as_table(worlds: &[ScoredWorld]) -> String {
-    let mut out = String::from("seed  fields             dollars  misattributed  false waste  unknown  not sent  true waste  idle recall\n");
+    let mut out =
+        String::from("seed  fields             dollars  misattributed  false waste  unknown  not sent  true waste  idle recall\n");
     for world in worlds {
         let score = &world.score;
         out.push_str(&format!(
@@ -233,8 +234,15 @@ mod tests {
         assert_eq!(
             keys,
             [
-                "seed", "fields", "dollars", "misattributed_share", "false_waste_share", "unobserved_share", "gap_share",
-                "true_waste_share", "idle_recall",
+                "seed",
+                "fields",
+                "dollars",
+                "misattributed_share",
+                "false_waste_share",
+                "unobserved_share",
+                "gap_share",
+                "true_waste_share",
+                "idle_recall",
             ]
         );
     }

@@ -58,7 +58,7 @@ impl Chance {
     }
 
     /// A raw number, for noise.
-    pub fn next(&mut self) -> u32 {
+    pub fn number(&mut self) -> u32 {
         self.0.next_u32()
     }
 }
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn sim_1_a_stream_is_a_function_of_seed_and_number() {
-        let draw = |seed, stream| (0..4).map(|_| Chance::new(seed, stream).next()).collect::<Vec<_>>();
+        let draw = |seed, stream| (0..4).map(|_| Chance::new(seed, stream).number()).collect::<Vec<_>>();
         assert_eq!(draw(7, 1), draw(7, 1));
         assert_ne!(draw(7, 1), draw(8, 1));
         assert_ne!(draw(7, 1), draw(7, 2));

@@ -188,16 +188,76 @@ use Scheduler::{Kubernetes, Slurm};
 use Sharing::{Mig, TimeSliced, Whole};
 
 const SMALL: [Blueprint; 3] = [
-    blueprint(Cloud::Gcp, "tune-gke", Kubernetes, "a2-highgpu-2g", ("us-central1", "us-central1-a"), (2, "a100-sxm4-40"), Mig, OnDemand, (24, 170)),
-    blueprint(Cloud::Azure, "north-aks", Kubernetes, "Standard_NC24ads_A100_v4", ("eastus", "eastus-1"), (1, "a100-pcie-80"), TimeSliced, OnDemand, (24, 220)),
+    blueprint(
+        Cloud::Gcp,
+        "tune-gke",
+        Kubernetes,
+        "a2-highgpu-2g",
+        ("us-central1", "us-central1-a"),
+        (2, "a100-sxm4-40"),
+        Mig,
+        OnDemand,
+        (24, 170),
+    ),
+    blueprint(
+        Cloud::Azure,
+        "north-aks",
+        Kubernetes,
+        "Standard_NC24ads_A100_v4",
+        ("eastus", "eastus-1"),
+        (1, "a100-pcie-80"),
+        TimeSliced,
+        OnDemand,
+        (24, 220),
+    ),
     blueprint(Cloud::Aws, "west-eks", Kubernetes, "g6.xlarge", ("us-east-1", "us-east-1a"), (1, "l4"), Whole, Spot, (4, 16)),
 ];
 
 const LARGE: [Blueprint; 4] = [
-    blueprint(Cloud::Aws, "west-eks", Kubernetes, "p5.48xlarge", ("us-east-1", "us-east-1a"), (8, "h100-sxm5"), Whole, Committed, (192, 2048)),
-    blueprint(Cloud::Azure, "north-aks", Kubernetes, "Standard_ND96isr_H100_v5", ("eastus", "eastus-1"), (8, "h100-sxm5"), Whole, OnDemand, (96, 1900)),
-    blueprint(Cloud::Gcp, "tune-gke", Kubernetes, "a3-highgpu-8g", ("us-central1", "us-central1-a"), (8, "h100-sxm5"), Whole, OnDemand, (208, 1872)),
-    blueprint(Cloud::Aws, "west-eks", Kubernetes, "p4d.24xlarge", ("us-east-1", "us-east-1b"), (8, "a100-sxm4-40"), Whole, OnDemand, (96, 1152)),
+    blueprint(
+        Cloud::Aws,
+        "west-eks",
+        Kubernetes,
+        "p5.48xlarge",
+        ("us-east-1", "us-east-1a"),
+        (8, "h100-sxm5"),
+        Whole,
+        Committed,
+        (192, 2048),
+    ),
+    blueprint(
+        Cloud::Azure,
+        "north-aks",
+        Kubernetes,
+        "Standard_ND96isr_H100_v5",
+        ("eastus", "eastus-1"),
+        (8, "h100-sxm5"),
+        Whole,
+        OnDemand,
+        (96, 1900),
+    ),
+    blueprint(
+        Cloud::Gcp,
+        "tune-gke",
+        Kubernetes,
+        "a3-highgpu-8g",
+        ("us-central1", "us-central1-a"),
+        (8, "h100-sxm5"),
+        Whole,
+        OnDemand,
+        (208, 1872),
+    ),
+    blueprint(
+        Cloud::Aws,
+        "west-eks",
+        Kubernetes,
+        "p4d.24xlarge",
+        ("us-east-1", "us-east-1b"),
+        (8, "a100-sxm4-40"),
+        Whole,
+        OnDemand,
+        (96, 1152),
+    ),
 ];
 
 const BATCH: Blueprint =
@@ -318,10 +378,17 @@ fn names(blueprint: &Blueprint, number: usize, chance: &mut Chance) -> (String, 
         Cloud::Azure => {
             let set = format!("aks-gpu{number}-{}-vmss", 10_000_000 + chance.below(80_000_000));
             let index = chance.below(30);
-            let head = format!("/subscriptions/{AZURE_SUBSCRIPTION}/resourceGroups/MC_north/providers/Microsoft.Compute/virtualMachineScaleSets/{set}");
+            let head = format!(
+                "/subscriptions/{AZURE_SUBSCRIPTION}/resourceGroups/MC_north/providers/Microsoft.Compute/virtualMachineScaleSets/{set}"
+            );
             // The node is named by the instance's number in base 36; the bill names the instance as `<set>_<number>`.
             let node = format!("{set}{}", base36(index, 6));
-            (node, format!("azure://{head}/virtualMachines/{index}"), format!("{head}/virtualMachines/{set}_{index}"), format!("{set}_{index}"))
+            (
+                node,
+                format!("azure://{head}/virtualMachines/{index}"),
+                format!("{head}/virtualMachines/{set}_{index}"),
+                format!("{set}_{index}"),
+            )
         }
         Cloud::Gcp => {
             let name = format!("gke-tune-gpu-{}-{}", chance.hex(8), number);

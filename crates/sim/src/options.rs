@@ -98,8 +98,14 @@ impl Options {
         let mut options = Options::new(20, 1);
         options.has_scrape_folder = false;
         let varied = [
-            Fault::Exporter30s, Fault::Gaps, Fault::UuidVanishes, Fault::LabelClobber, Fault::Sentinels,
-            Fault::DuplicateExporter, Fault::RenamedFields, Fault::ExporterRestart,
+            Fault::Exporter30s,
+            Fault::Gaps,
+            Fault::UuidVanishes,
+            Fault::LabelClobber,
+            Fault::Sentinels,
+            Fault::DuplicateExporter,
+            Fault::RenamedFields,
+            Fault::ExporterRestart,
         ];
         for (at, fault) in varied.into_iter().enumerate() {
             // Each fault is in three of five worlds, in another mixture for every seed.

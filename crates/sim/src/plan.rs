@@ -70,17 +70,48 @@ impl Deck {
 }
 
 const LARGE: &[Workload] = &[
-    Workload::Training, Workload::Training, Workload::Training, Workload::TrainingStarved, Workload::TrainingStarved,
-    Workload::TrainingInterconnect, Workload::TrainingFp32, Workload::TrainingSmallKernels, Workload::TrainingMemoryLatency,
-    Workload::CopyBound, Workload::FlashAttention, Workload::PowerCapped, Workload::EvaluationPhases, Workload::StagedTraining, Workload::Throttled,
-    Workload::HungCollective, Workload::FailedForGood, Workload::Preempted, Workload::PreemptedResumed, Workload::BatchInference,
+    Workload::Training,
+    Workload::Training,
+    Workload::Training,
+    Workload::TrainingStarved,
+    Workload::TrainingStarved,
+    Workload::TrainingInterconnect,
+    Workload::TrainingFp32,
+    Workload::TrainingSmallKernels,
+    Workload::TrainingMemoryLatency,
+    Workload::CopyBound,
+    Workload::FlashAttention,
+    Workload::PowerCapped,
+    Workload::EvaluationPhases,
+    Workload::StagedTraining,
+    Workload::Throttled,
+    Workload::HungCollective,
+    Workload::FailedForGood,
+    Workload::Preempted,
+    Workload::PreemptedResumed,
+    Workload::BatchInference,
 ];
 
 const SMALL: &[Workload] = &[
-    Workload::NotebookParked, Workload::NotebookParked, Workload::NotebookEmpty, Workload::LlmDecode, Workload::LlmDecode,
-    Workload::WarmStandby, Workload::TrainingSmallKernels, Workload::BatchInference, Workload::TrainingFp32,
-    Workload::FailedForGood, Workload::Training, Workload::StagedTraining, Workload::FlashAttention,
+    Workload::NotebookParked,
+    Workload::NotebookParked,
+    Workload::NotebookEmpty,
+    Workload::LlmDecode,
+    Workload::LlmDecode,
+    Workload::WarmStandby,
+    Workload::TrainingSmallKernels,
+    Workload::BatchInference,
+    Workload::TrainingFp32,
+    Workload::FailedForGood,
+    Workload::Training,
+    Workload::StagedTraining,
+    Workload::FlashAttention,
 ];
+
+/// How eight boards are parted among jobs that do not wait for each other, under Slurm.
+const BATCH_LAYOUTS: &[&[usize]] = &[&[8], &[4, 4]];
+/// The same under Kubernetes.
+const CLUSTER_LAYOUTS: &[&[usize]] = &[&[8], &[4, 4], &[4, 2, 1, 1], &[2, 2, 2, 2], &[4, 1, 1, 1, 1]];
 
 struct Planner<'a> {
     machines: &'a mut [Machine],
@@ -173,11 +204,7 @@ impl Planner<'_> {
                 .map(|slots| slots[0].iter().filter(|p| p.holders[0].is_none()).map(|p| (p.from_ms, p.to_ms)).collect())
                 .collect();
             let common = free.iter().skip(1).fold(free.first().cloned().unwrap_or_default(), |common, other| {
-                common
-                    .iter()
-                    .flat_map(|a| other.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1))))
-                    .filter(|(from, to)| to > from)
-                    .collect()
+                common.iter().flat_map(|a| other.iter().map(move |b| (a.0.max(b.0), a.1.min(b.1)))).filter(|(from, to)| to > from).collect()
             });
             let longest = common.into_iter().max_by_key(|(from, to)| (to - from, *from)).filter(|(from, to)| to - from > 50 * MINUTE_MS);
             let Some((from, to)) = longest else { continue };
@@ -217,11 +244,12 @@ impl Planner<'_> {
                 }
             }
             Sharing::Whole => {
-                let layout: &[usize] = match (boards, self.machines[machine].scheduler) {
-                    (8, Scheduler::Slurm) => *self.chance.pick(&[&[8][..], &[4, 4]]),
-                    (8, Scheduler::Kubernetes) => *self.chance.pick(&[&[8][..], &[4, 4], &[4, 2, 1, 1], &[2, 2, 2, 2], &[4, 1, 1, 1, 1]]),
-                    _ => &[1; 8][..boards.min(8)],
+                let layouts: &[&[usize]] = match (boards, self.machines[machine].scheduler) {
+                    (8, Scheduler::Slurm) => BATCH_LAYOUTS,
+                    (8, Scheduler::Kubernetes) => CLUSTER_LAYOUTS,
+                    _ => &[&[1; 8][..boards.min(8)]],
                 };
+                let layout = self.chance.pick(layouts).iter();
                 let mut first = 0;
                 for size in layout {
                     let places: Vec<Place> = (first..first + size).map(|board| Place { machine, board, slot: 0 }).collect();
@@ -250,7 +278,7 @@ impl Planner<'_> {
             let workload = loop {
                 let deck = if places.len() >= 4 { &mut self.large } else { &mut self.small };
                 let workload = deck.draw(&mut self.chance);
-                if scheduler == Scheduler::Kubernetes || matches!(LARGE.iter().find(|w| **w == workload), Some(_)) {
+                if scheduler == Scheduler::Kubernetes || LARGE.contains(&workload) {
                     break workload;
                 }
             };
@@ -279,10 +307,7 @@ impl Planner<'_> {
         };
         let stretch = if self.options.days > 2 { 2 } else { 1 };
         let wanted = start + self.chance.between(low, high) * stretch * MINUTE_MS + self.chance.between(0, 59) * SECOND_MS;
-        let lives_on = matches!(
-            workload,
-            Workload::LlmDecode | Workload::WarmStandby | Workload::NotebookParked | Workload::NotebookEmpty
-        );
+        let lives_on = matches!(workload, Workload::LlmDecode | Workload::WarmStandby | Workload::NotebookParked | Workload::NotebookEmpty);
         // What began before the data is to be seen in it for a while.
         let wanted = wanted.max(self.options.start_ms + 45 * MINUTE_MS);
         // Before a joint job the others have to end; at the end of the data they live on.
@@ -325,7 +350,8 @@ impl Planner<'_> {
     ) {
         let mut holder = run.incarnation(workload, &self.machines[machine], from_ms, to_ms, places.to_vec(), &mut self.chance);
         holder.outcome = outcome;
-        let holding = Holding { from_ms, to_ms: to_ms.unwrap_or(self.end_ms()), data_from_ms: self.machines[machine].paid_from_ms(self.options) };
+        let holding =
+            Holding { from_ms, to_ms: to_ms.unwrap_or(self.end_ms()), data_from_ms: self.machines[machine].paid_from_ms(self.options) };
         let mut phases = script(workload, holding, &mut self.chance);
         if outcome == Outcome::Preempted
             && let Some(saved) = checkpoints_ms.last()
@@ -353,7 +379,11 @@ impl Planner<'_> {
             _ => return,
         };
         let start_ms = self.options.start_ms;
-        let from = if self.chance.percent(60) { start_ms - self.chance.between(2, 60) * HOUR_MS } else { start_ms + self.chance.between(30, 500) * MINUTE_MS + 17 * SECOND_MS };
+        let from = if self.chance.percent(60) {
+            start_ms - self.chance.between(2, 60) * HOUR_MS
+        } else {
+            start_ms + self.chance.between(30, 500) * MINUTE_MS + 17 * SECOND_MS
+        };
         let mut run = Run::new(workload, &self.machines[place.machine], 0, &mut self.chance);
         self.hold(&mut run, workload, place.machine, &[place], (from, None), Outcome::Alive, Vec::new());
     }

@@ -50,8 +50,7 @@ type Causes = BTreeMap<Cause, [Decimal; 2]>;
 /// Compares postings with the truth, by currency.
 pub fn compare(truth: &Truth, postings: &[Posting]) -> BTreeMap<String, Score> {
     let mut currencies: BTreeMap<&str, BTreeMap<Place, Causes>> = BTreeMap::new();
-    let counterexamples: BTreeSet<&str> =
-        truth.rows.iter().filter(|r| r.is_counterexample).map(|r| r.holder.as_str()).collect();
+    let counterexamples: BTreeSet<&str> = truth.rows.iter().filter(|r| r.is_counterexample).map(|r| r.holder.as_str()).collect();
     let mut add = |currency, place, cause: Cause, side: usize, amount: Decimal| {
         let places: &mut BTreeMap<Place, Causes> = currencies.entry(currency).or_default();
         let sums = places.entry(place).or_default().entry(cause).or_insert([Decimal::ZERO; 2]);
@@ -210,21 +209,31 @@ mod tests {
     fn posting(holder: &str, cause: Cause, dollars: i128) -> Posting {
         Posting {
             scope: Scope { provider: "AWS".into(), account: "1".into(), period: "2026-10".into(), currency: "USD".into() },
-            pool: String::new(), hour_ms: 0, device: "GPU-a".into(), machine: String::new(), node: String::new(),
-            cluster: String::new(), model: String::new(), holder: holder.into(), cause, part: Part::Idle,
-            amount: Decimal::from_integer(dollars), device_ms: 0, energy_joules: 0, rule: String::new(),
-            confidence: Confidence::High, state: State::Reconciled, placed_by: PlacedBy::Rows, service: String::new(),
+            pool: String::new(),
+            hour_ms: 0,
+            device: "GPU-a".into(),
+            machine: String::new(),
+            node: String::new(),
+            cluster: String::new(),
+            model: String::new(),
+            holder: holder.into(),
+            cause,
+            part: Part::Idle,
+            amount: Decimal::from_integer(dollars),
+            device_ms: 0,
+            energy_joules: 0,
+            rule: String::new(),
+            confidence: Confidence::High,
+            state: State::Reconciled,
+            placed_by: PlacedBy::Rows,
+            service: String::new(),
         }
     }
 
     #[test]
     fn shares_are_as_the_standard_defines_them() {
         let truth = Truth {
-            rows: vec![
-                row("a", Cause::Useful, 60, true),
-                row("a", Cause::Headroom, 20, true),
-                row("", Cause::Unallocated, 20, false),
-            ],
+            rows: vec![row("a", Cause::Useful, 60, true), row("a", Cause::Headroom, 20, true), row("", Cause::Unallocated, 20, false)],
             gaps: BTreeMap::from([("USD".to_string(), Decimal::from_integer(5))]),
         };
         let postings = [

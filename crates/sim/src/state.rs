@@ -113,10 +113,11 @@ impl State {
         let ratio = |signal: Signal, peak: u32| (u64::from(self.levels.get(signal)) * 1_000_000 / u64::from(peak)) as u32;
         let engine = self.levels.get(Signal::Engine).min(WHOLE_PPM);
         let tensor = ratio(Signal::Tensor, 930_000);
-        let issuing = [ratio(Signal::Dram, 800_000), ratio(Signal::Fp64, WHOLE_PPM), ratio(Signal::Fp32, WHOLE_PPM), ratio(Signal::Fp16, WHOLE_PPM)]
-            .into_iter()
-            .fold(tensor, u32::max)
-            .min(engine);
+        let issuing =
+            [ratio(Signal::Dram, 800_000), ratio(Signal::Fp64, WHOLE_PPM), ratio(Signal::Fp32, WHOLE_PPM), ratio(Signal::Fp16, WHOLE_PPM)]
+                .into_iter()
+                .fold(tensor, u32::max)
+                .min(engine);
         let filled = self.levels.get(Signal::Sm).max(issuing).min(engine);
         let useful = if self.is_bandwidth_waste { tensor.min(issuing) } else { issuing };
         let last = if self.is_lost { Cause::LostWork } else { Cause::Useful };

@@ -75,7 +75,13 @@ impl Truth {
             writeln!(
                 out,
                 "{},{},{},{},{},{},{}",
-                format_rfc3339(row.hour_ms), row.device, row.holder, row.cause, row.currency, row.amount, row.is_counterexample
+                format_rfc3339(row.hour_ms),
+                row.device,
+                row.holder,
+                row.cause,
+                row.currency,
+                row.amount,
+                row.is_counterexample
             )?;
         }
         Ok(())

@@ -413,12 +413,30 @@ mod tests {
     use gpuledger_model::time::HOUR_MS;
 
     const ALL: &[Workload] = &[
-        Workload::Training, Workload::TrainingStarved, Workload::TrainingInterconnect, Workload::TrainingFp32,
-        Workload::TrainingSmallKernels, Workload::TrainingMemoryLatency, Workload::FlashAttention, Workload::PowerCapped,
-        Workload::EvaluationPhases, Workload::StagedTraining, Workload::CopyBound, Workload::Throttled, Workload::HungCollective,
-        Workload::FailedForGood, Workload::Preempted, Workload::PreemptedResumed, Workload::LlmDecode,
-        Workload::BatchInference, Workload::WarmStandby, Workload::NotebookParked, Workload::NotebookEmpty,
-        Workload::SharedInference, Workload::InstanceInference, Workload::InstanceNotebook,
+        Workload::Training,
+        Workload::TrainingStarved,
+        Workload::TrainingInterconnect,
+        Workload::TrainingFp32,
+        Workload::TrainingSmallKernels,
+        Workload::TrainingMemoryLatency,
+        Workload::FlashAttention,
+        Workload::PowerCapped,
+        Workload::EvaluationPhases,
+        Workload::StagedTraining,
+        Workload::CopyBound,
+        Workload::Throttled,
+        Workload::HungCollective,
+        Workload::FailedForGood,
+        Workload::Preempted,
+        Workload::PreemptedResumed,
+        Workload::LlmDecode,
+        Workload::BatchInference,
+        Workload::WarmStandby,
+        Workload::NotebookParked,
+        Workload::NotebookEmpty,
+        Workload::SharedInference,
+        Workload::InstanceInference,
+        Workload::InstanceNotebook,
     ];
 
     fn phases(workload: Workload, seed: u64) -> Vec<Phase> {
@@ -487,7 +505,9 @@ mod tests {
             assert!(has(workload, cause), "{workload:?} {cause}");
         }
         for workload in ALL.iter().filter(|w| w.is_counterexample() && **w != Workload::LlmDecode) {
-            assert!(phases(*workload, 3).iter().flat_map(|p| p.state.parts()).all(|(c, _)| c.class() != gpuledger_model::cause::Class::Waste));
+            assert!(
+                phases(*workload, 3).iter().flat_map(|p| p.state.parts()).all(|(c, _)| c.class() != gpuledger_model::cause::Class::Waste)
+            );
         }
     }
 }

@@ -51,10 +51,13 @@ fn node(world: &World, at: usize, machine: &Machine) -> Value {
         ("topology.kubernetes.io/zone", machine.zone.clone()),
         ("nvidia.com/gpu.present", "true".to_string()),
         ("nvidia.com/gpu.count", boards.to_string()),
-        ("nvidia.com/gpu.product", match machine.sharing {
-            Sharing::TimeSliced => format!("{}-SHARED", machine.product),
-            _ => machine.product.to_string(),
-        }),
+        (
+            "nvidia.com/gpu.product",
+            match machine.sharing {
+                Sharing::TimeSliced => format!("{}-SHARED", machine.product),
+                _ => machine.product.to_string(),
+            },
+        ),
         (cluster_label(machine.cloud), machine.cluster.to_string()),
     ] {
         labels.insert(key.to_string(), json!(value));
@@ -79,7 +82,8 @@ fn node(world: &World, at: usize, machine: &Machine) -> Value {
         Sharing::Mig => {
             labels.insert("nvidia.com/mig.strategy".to_string(), json!("mixed"));
             labels.insert("nvidia.com/mig.capable".to_string(), json!("true"));
-            let mut profiles: Vec<&str> = machine.boards.iter().flat_map(|b| b.slots.iter().filter_map(|s| s.instance.map(|i| i.1))).collect();
+            let mut profiles: Vec<&str> =
+                machine.boards.iter().flat_map(|b| b.slots.iter().filter_map(|s| s.instance.map(|i| i.1))).collect();
             profiles.sort_unstable();
             for resources in [&mut capacity, &mut allocatable] {
                 resources.insert("nvidia.com/gpu".to_string(), json!("0"));
@@ -216,16 +220,19 @@ fn owner(holder: &Holder) -> Vec<Value> {
     let metadata = |name: &str, uid: &str| json!({"name": name, "namespace": holder.group, "uid": uid, "creationTimestamp": format_rfc3339(holder.from_ms - MINUTE_MS)});
     match holder.owner_kind {
         OwnerKind::Job => {
-            vec![json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(&holder.owner_name, &holder.owner_uid), "spec": {"backoffLimit": 0}})]
+            vec![
+                json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(&holder.owner_name, &holder.owner_uid), "spec": {"backoffLimit": 0}}),
+            ]
         }
         OwnerKind::StatefulSet => {
-            vec![json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata(&holder.owner_name, &holder.owner_uid), "spec": {"replicas": 1}})]
+            vec![
+                json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata(&holder.owner_name, &holder.owner_uid), "spec": {"replicas": 1}}),
+            ]
         }
         OwnerKind::Deployment => {
             let deployment_uid = format!("{}d", &holder.owner_uid[..holder.owner_uid.len() - 1]);
             let mut set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata(&replica_set(holder), &holder.owner_uid), "spec": {"replicas": 1}});
-            set["metadata"]["ownerReferences"] =
-                json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": holder.owner_name, "uid": deployment_uid, "controller": true}]);
+            set["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": holder.owner_name, "uid": deployment_uid, "controller": true}]);
             let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata(&holder.owner_name, &deployment_uid), "spec": {"replicas": 1}});
             vec![set, deployment]
         }

@@ -20,8 +20,24 @@ use crate::world::{Fields, World};
 
 /// Label columns of the Parquet files.
 const LABELS: &[&str] = &[
-    "gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "Hostname", "namespace", "pod", "container",
-    "exported_namespace", "exported_pod", "exported_container", "hpc_job", "job", "instance", "cluster",
+    "gpu",
+    "UUID",
+    "pci_bus_id",
+    "device",
+    "modelName",
+    "GPU_I_PROFILE",
+    "GPU_I_ID",
+    "Hostname",
+    "namespace",
+    "pod",
+    "container",
+    "exported_namespace",
+    "exported_pod",
+    "exported_container",
+    "hpc_job",
+    "job",
+    "instance",
+    "cluster",
 ];
 
 /// What the exporter sends of a node in a day.
@@ -165,7 +181,7 @@ impl<'a> Sampler<'a> {
             counted_to = until.max(counted_to);
             for (metric, column) in metrics.iter().zip(&mut block.values) {
                 let mut value = self.value(metric, &levels, watts_ppm, energy_mj, lost);
-                if has_sentinels && !value.is_nan() && self.chance.next().is_multiple_of(1_024) {
+                if has_sentinels && !value.is_nan() && self.chance.number().is_multiple_of(1_024) {
                     value = if metric.kind == "counter" { 9_223_372_036_854_775_794.0 } else { 140_737_488_355_328.0 };
                 }
                 column.push(value);
@@ -345,7 +361,7 @@ fn mean_power(power: &[(i64, i64, u32)], cursor: &mut usize, since: i64, until: 
         covered += ms;
     }
     let standing = power.get(*cursor).map_or(0, |p| p.2);
-    if covered == 0 { standing } else { (sum / covered) as u32 }
+    sum.checked_div(covered).map_or(standing, |mean| mean as u32)
 }
 
 /// Energy of a board between two times, mJ: W x ms.
@@ -417,6 +433,8 @@ mod tests {
         let power = samples.metrics.iter().position(|m| m.source == Source::Power).unwrap();
         let column = &samples.blocks[0].values[power];
         let pairs = column.chunks(2).filter(|pair| pair.len() == 2 && pair[0] == pair[1]).count();
-        assert!(pairs + 2 >= column.len() / 2 || column[1..].chunks(2).filter(|p| p.len() == 2 && p[0] == p[1]).count() + 2 >= column.len() / 2);
+        assert!(
+            pairs + 2 >= column.len() / 2 || column[1..].chunks(2).filter(|p| p.len() == 2 && p[0] == p[1]).count() + 2 >= column.len() / 2
+        );
     }
 }

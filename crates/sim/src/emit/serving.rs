@@ -58,7 +58,8 @@ pub fn write_containers<W: Write + Send>(world: &World, out: W) -> io::Result<()
         limits.push(("unit", "core".to_string()));
         let cores = f64::from(CORES_PER_DEVICE) * holder.places.len() as f64;
         // The input pipeline uses 97 % of what it may.
-        let used = sample(world, at, holder, vec![base("kubelet", 10250)], |_, ms| vec![(ms as f64 / 1_000.0 * cores * 0.97).round(), f64::NAN]);
+        let used =
+            sample(world, at, holder, vec![base("kubelet", 10250)], |_, ms| vec![(ms as f64 / 1_000.0 * cores * 0.97).round(), f64::NAN]);
         let limit = sample(world, at, holder, vec![limits], |_, _| vec![f64::NAN, cores]);
         [used, limit]
     });

@@ -74,7 +74,13 @@ pub fn write_accounting(world: &World, cluster: &str, out: &mut impl Write) -> i
         writeln!(
             out,
             "{}|{}|{cluster}|{}|{}|gpu|{state}|{exit}|{}|{}|{end}|{length}|{tres}|{}|{comment}",
-            job.uid, job.name, job.group, job.user, time(job.from_ms - 40 * SECOND_MS), time(job.from_ms), node_list(&nodes)
+            job.uid,
+            job.name,
+            job.group,
+            job.user,
+            time(job.from_ms - 40 * SECOND_MS),
+            time(job.from_ms),
+            node_list(&nodes)
         )?;
     }
     Ok(())
@@ -102,14 +108,25 @@ pub fn write_jobs(world: &World, cluster: &str, out: &mut impl Write) -> io::Res
         writeln!(out, "   Partition=gpu AllocNode:Sid=login-1:2211")?;
         writeln!(out, "   NodeList={} BatchHost={}", node_list(&nodes), machine.node)?;
         writeln!(out, "   NumNodes={} NumCPUs={cpus} NumTasks=1 CPUs/Task={cpus} ReqB:S:C:T=0:0:*:*", nodes.len())?;
-        writeln!(out, "   AllocTRES=cpu={cpus},mem={}G,node={},billing={cpus},gres/gpu={gpus},gres/gpu:h100={gpus}", 200 * gpus, nodes.len())?;
+        writeln!(
+            out,
+            "   AllocTRES=cpu={cpus},mem={}G,node={},billing={cpus},gres/gpu={gpus},gres/gpu:h100={gpus}",
+            200 * gpus,
+            nodes.len()
+        )?;
         writeln!(out, "   JOB_GRES=gpu:h100:{gpus}")?;
         for (node, boards) in &nodes {
             let (first, last) = (boards.first().copied().unwrap_or(0), boards.last().copied().unwrap_or(0));
             let range = if first == last { first.to_string() } else { format!("{first}-{last}") };
             let held = boards.len();
             let cpus = node.vcpus as usize * held / node.boards.len().max(1);
-            writeln!(out, "     Nodes={} CPU_IDs=0-{} Mem={} GRES=gpu:h100:{held}(IDX:{range})", node.node, cpus.max(1) - 1, 204_800 * held)?;
+            writeln!(
+                out,
+                "     Nodes={} CPU_IDs=0-{} Mem={} GRES=gpu:h100:{held}(IDX:{range})",
+                node.node,
+                cpus.max(1) - 1,
+                204_800 * held
+            )?;
         }
         writeln!(out, "   TresPerNode=gres/gpu:h100:{gpus}")?;
         writeln!(out)?;
@@ -131,7 +148,11 @@ pub fn write_nodes(world: &World, cluster: &str, out: &mut impl Write) -> io::Re
         writeln!(out, "   Partitions=gpu")?;
         writeln!(out, "   BootTime={} SlurmdStartTime={}", time(machine.from_ms), time(machine.from_ms + 60 * SECOND_MS))?;
         writeln!(out, "   LastBusyTime={} ResumeAfterTime=None", time(world.options.end_ms()))?;
-        writeln!(out, "   CfgTRES=cpu={},mem={}G,billing={},gres/gpu={boards},gres/gpu:h100={boards}", machine.vcpus, machine.memory_gib, machine.vcpus)?;
+        writeln!(
+            out,
+            "   CfgTRES=cpu={},mem={}G,billing={},gres/gpu={boards},gres/gpu:h100={boards}",
+            machine.vcpus, machine.memory_gib, machine.vcpus
+        )?;
         writeln!(out, "   AllocTRES=")?;
         writeln!(out, "   InstanceId={} InstanceType={}", machine.provider_id, machine.instance_type)?;
         writeln!(out)?;
@@ -139,8 +160,20 @@ pub fn write_nodes(world: &World, cluster: &str, out: &mut impl Write) -> io::Re
     for (machine, from, to) in &world.plan.reservations {
         let machine = &world.machines[*machine];
         let boards = machine.boards.len();
-        writeln!(out, "ReservationName=gang-{} StartTime={} EndTime={} Duration={}", machine.node, time(*from), time(*to), elapsed(to - from))?;
-        writeln!(out, "   Nodes={} NodeCnt=1 CoreCnt={} Features=(null) PartitionName=gpu Flags=SPEC_NODES", machine.node, machine.vcpus / 2)?;
+        writeln!(
+            out,
+            "ReservationName=gang-{} StartTime={} EndTime={} Duration={}",
+            machine.node,
+            time(*from),
+            time(*to),
+            elapsed(to - from)
+        )?;
+        writeln!(
+            out,
+            "   Nodes={} NodeCnt=1 CoreCnt={} Features=(null) PartitionName=gpu Flags=SPEC_NODES",
+            machine.node,
+            machine.vcpus / 2
+        )?;
         writeln!(out, "   TRES=cpu={},gres/gpu={boards}", machine.vcpus)?;
         writeln!(out, "   Users=(null) Groups=(null) Accounts=research Licenses=(null) State=ACTIVE BurstBuffer=(null) Watts=n/a")?;
         writeln!(out)?;

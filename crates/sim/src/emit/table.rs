@@ -44,11 +44,8 @@ pub fn write<W: Write + Send>(labels: &[&'static str], metrics: &[&str], blocks:
         }
         let mut columns: Vec<ArrayRef> = vec![Arc::new(TimestampMillisecondArray::from(block.times_ms).with_timezone("UTC"))];
         for label in labels {
-            let by_set: Vec<Option<&str>> = block
-                .label_sets
-                .iter()
-                .map(|set| set.iter().find(|(name, _)| name == label).map(|(_, value)| value.as_str()))
-                .collect();
+            let by_set: Vec<Option<&str>> =
+                block.label_sets.iter().map(|set| set.iter().find(|(name, _)| name == label).map(|(_, value)| value.as_str())).collect();
             let mut column = StringDictionaryBuilder::<Int32Type>::new();
             for set in &block.sets {
                 column.append_option(by_set.get(*set as usize).copied().flatten());
