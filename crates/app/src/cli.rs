@@ -93,7 +93,7 @@ pub struct ReportArgs {
     /// device, model, cluster, provider, label:NAME.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub by: Vec<String>,
-    /// OpenCost's filter language, version 2: 'namespace:"a"+label[app]:"x"'.
+    /// OpenCost's filter language, version 2: `namespace:"a"+label[app]:"x"`.
     #[arg(long, value_name = "F")]
     pub filter: Option<String>,
     /// Zone in which days begin; UTC if not given.
