@@ -7,14 +7,18 @@
 use std::path::{Path, PathBuf};
 
 use gpuledger_attribute::rules::RuleBook;
-use gpuledger_attribute::{Input, attribute};
+use gpuledger_attribute::{Input, Observed, observe_all, observed_again, record};
 use gpuledger_ingest::focus::{Bills, Deliveries, merge_bills};
 use gpuledger_model::price::PriceList;
-use gpuledger_model::tables::placement::Placements;
+use gpuledger_model::tables::placement::{Holder, Placements};
 use gpuledger_model::tables::posting::{Closing, Ledger};
+use gpuledger_model::tables::record::RecordTables;
 use gpuledger_model::tables::reject::{Notice, Reject};
+use gpuledger_model::tables::telemetry::Telemetry;
 use gpuledger_model::money::Decimal;
-use gpuledger_store::inputs::{self, InputFile, Request};
+use gpuledger_store::folder::{Folder, StoreError};
+use gpuledger_store::inputs::{self, InputFile, Inputs, Request};
+use gpuledger_store::keep::{self, Kept};
 
 use crate::exit::Failure;
 
@@ -65,25 +69,126 @@ pub struct Outcome {
 pub fn run(request: &Request, settings: &Settings, progress: &mut dyn FnMut(Step)) -> Result<Outcome, Failure> {
     let (prices, mut rejects) = prices(settings.prices.as_deref())?;
     let book = rule_book(settings.rules.as_deref())?;
-    let inputs = inputs::read(request, &mut |step| progress(Step::Inputs(step)));
-    rejects.extend(inputs.rejects);
-    let mut notices = inputs.notices;
-    let bills = merge_bills(inputs.bills, settings.deliveries);
+    let mut source = Source::read(request, settings.store.as_deref(), progress)?;
+    let mut inputs = source.take_inputs();
+    rejects.extend(std::mem::take(&mut inputs.rejects));
+    let mut notices = std::mem::take(&mut inputs.notices);
+    let bills = merge_bills(std::mem::take(&mut inputs.bills), settings.deliveries);
     rejects.extend(bills.rejects.iter().cloned());
     notices.extend(bills.notices.iter().cloned());
     progress(Step::Attributing);
-    let input = Input { telemetry: &inputs.telemetry, placements: &inputs.placements, charges: &bills.charges, prices: &prices, book: &book };
-    let result = attribute(&input);
-    let mut ledger = result.ledger;
+    let input = Input { placements: &inputs.placements, charges: &bills.charges, prices: &prices, book: &book };
+    let observed = source.observed(&inputs.telemetry, &input, settings)?;
+    let mut ledger = gpuledger_attribute::ledger(&observed, &input);
     ledger.closings.extend(refused(&bills));
     ledger.closings.sort_by(|a, b| a.scope.cmp(&b.scope));
     let mut placements = inputs.placements;
-    placements.holders.extend(result.label_holders);
+    placements.holders.extend(observed.label_holders);
     rejects.sort();
     rejects.dedup();
     notices.sort();
     notices.dedup();
-    Ok(Outcome { files: inputs.files, placements, bills, rejects, notices, ledger, records: result.records })
+    Ok(Outcome { files: inputs.files, placements, bills, rejects, notices, ledger, records: observed.records })
+}
+
+/// Where the inputs of a run come from.
+enum Source {
+    /// Files, read for this run alone.
+    Files(Box<Inputs>),
+    /// A folder that keeps what was read, and the record made of it.
+    Folder(Box<(Folder, Kept)>),
+}
+
+/// Tables of the record, by their names in the folder.
+const RECORD_TABLES: [&str; 8] = ["windows", "signals", "units", "holdings", "spans", "machines", "hosts", "label_holders"];
+
+impl Source {
+    fn read(request: &Request, store: Option<&Path>, progress: &mut dyn FnMut(Step)) -> Result<Source, Failure> {
+        let mut step = |step| progress(Step::Inputs(step));
+        match store {
+            None => Ok(Source::Files(Box::new(inputs::read(request, &mut step)))),
+            Some(path) => {
+                let mut folder = Folder::open(path).map_err(|error| store_failure(path, &error))?;
+                let kept = keep::refresh(request, &mut folder, &mut step).map_err(|error| store_failure(path, &error))?;
+                Ok(Source::Folder(Box::new((folder, kept))))
+            }
+        }
+    }
+
+    /// The inputs but for what a folder loads only when it is needed: telemetry.
+    fn take_inputs(&mut self) -> Inputs {
+        match self {
+            Source::Files(inputs) => std::mem::take(inputs),
+            Source::Folder(own) => std::mem::take(&mut own.1.inputs),
+        }
+    }
+
+    /// The record of the machines: from a folder that keeps it for the same telemetry, placements and rules, else from
+    /// the samples.
+    fn observed(self, telemetry: &Telemetry, input: &Input<'_>, settings: &Settings) -> Result<Observed, Failure> {
+        let (Source::Folder(own), Some(path)) = (self, settings.store.as_deref()) else { return Ok(observe_all(telemetry, input)) };
+        let (mut folder, kept) = *own;
+        let failed = |error: &StoreError| store_failure(path, error);
+        let key = record_key(&kept, input);
+        if let Some((tables, label_holders)) = load_record(&folder, &key).map_err(|e| failed(&e))?
+            && let Some(former) = record::from_tables(&tables, label_holders)
+            && let Some(observed) = observed_again(former, input)
+        {
+            return Ok(observed);
+        }
+        let samples = kept.load_telemetry(&folder).map_err(|e| failed(&e))?;
+        let observed = observe_all(&samples, input);
+        let holders: Vec<_> = input.placements.holders.iter().chain(&observed.label_holders).cloned().collect();
+        if let Some(tables) = record::to_tables(&observed, &holders) {
+            keep_record(&mut folder, &key, &tables, &observed).map_err(|e| failed(&e))?;
+        }
+        Ok(observed)
+    }
+}
+
+/// What the record is made of: telemetry, placements and the rules of windows.
+fn record_key(kept: &Kept, input: &Input<'_>) -> String {
+    let rules = format!("{:?}", input.book.limits);
+    gpuledger_store::content::bytes_sha256(format!("{}|{}|{rules}|{RECORD_VERSION}", kept.telemetry_id, kept.placements_id).as_bytes())
+}
+
+/// Raised whenever the record of the same inputs changes.
+const RECORD_VERSION: u32 = 1;
+
+fn load_record(folder: &Folder, key: &str) -> Result<Option<(RecordTables, Vec<Holder>)>, StoreError> {
+    if !folder.has_table("machines", key) {
+        return Ok(None);
+    }
+    let tables = RecordTables {
+        windows: folder.get_rows("windows", key)?.unwrap_or_default(),
+        signals: folder.get_rows("signals", key)?.unwrap_or_default(),
+        units: folder.get_rows("units", key)?.unwrap_or_default(),
+        holdings: folder.get_rows("holdings", key)?.unwrap_or_default(),
+        spans: folder.get_rows("spans", key)?.unwrap_or_default(),
+        machines: folder.get_rows("machines", key)?.unwrap_or_default(),
+        hosts: folder.get_rows("hosts", key)?.unwrap_or_default(),
+    };
+    Ok(Some((tables, folder.get_rows("label_holders", key)?.unwrap_or_default())))
+}
+
+/// Keeps the record; `machines` comes last, so that a record cut short is not taken for whole.
+fn keep_record(folder: &mut Folder, key: &str, tables: &RecordTables, observed: &Observed) -> Result<(), StoreError> {
+    folder.put_rows("windows", key, &tables.windows)?;
+    folder.put_rows("signals", key, &tables.signals)?;
+    folder.put_rows("units", key, &tables.units)?;
+    folder.put_rows("holdings", key, &tables.holdings)?;
+    folder.put_rows("spans", key, &tables.spans)?;
+    folder.put_rows("hosts", key, &tables.hosts)?;
+    folder.put_rows("label_holders", key, &observed.label_holders)?;
+    folder.put_rows("machines", key, &tables.machines)?;
+    for name in RECORD_TABLES {
+        folder.keep_only(name, &[key])?;
+    }
+    Ok(())
+}
+
+fn store_failure(path: &Path, error: &StoreError) -> Failure {
+    Failure::output(format!("use the store {}: {error}", path.display()))
 }
 
 /// Refused scopes stand in the proof too: nothing of them is posted.

@@ -6,12 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpuledger_model::accelerator;
 use gpuledger_model::cause::{Cause, Confidence, Part};
 use gpuledger_model::tables::placement::{Holder, Outcome};
-use gpuledger_model::tables::telemetry::SignalField;
-use gpuledger_model::time::{HOUR_MS, MINUTE_MS, WINDOW_MS, Window, WindowSet, floor_to};
+use gpuledger_model::time::{MINUTE_MS, WINDOW_MS, Window, WindowSet, floor_to};
 
-use crate::observe::{Index, MachineRecord, UnitRecord};
+use crate::observe::{MachineRecord, UnitRecord};
 use crate::rules::{RuleBook, ppm};
-use crate::standing::{self, Steps};
 use crate::window::{Mean, WindowField, WindowRows};
 
 /// Parts per million of a whole.
@@ -79,12 +77,11 @@ pub struct Remark {
 }
 
 /// Judges all windows. The result is by machine and unit id.
-pub fn judge(records: &[MachineRecord], holders: &[Holder], index: &Index<'_>, book: &RuleBook) -> (Vec<BTreeMap<String, UnitVerdicts>>, Vec<Remark>) {
+pub fn judge(records: &[MachineRecord], holders: &[Holder], book: &RuleBook) -> (Vec<BTreeMap<String, UnitVerdicts>>, Vec<Remark>) {
     let mut remarks = Vec::new();
     let facts: Vec<BTreeMap<&str, Vec<Facts>>> = records.iter().map(|record| machine_facts(record, book)).collect();
     let mut work = HolderWork::collect(records, &facts, holders, book);
     let lost = lost_work(holders, &mut remarks);
-    let signals: BTreeMap<usize, HolderSignals> = work.stats.keys().map(|at| (*at, HolderSignals::collect(&holders[*at], index, book))).collect();
     // Rule 6 first, for all devices: it lets idle windows of the same run wait.
     let fires: Vec<BTreeMap<&str, Vec<Vec<bool>>>> =
         records.iter().zip(&facts).map(|(record, facts)| interconnect_fires(record, facts, &work, book)).collect();
@@ -109,7 +106,7 @@ pub fn judge(records: &[MachineRecord], holders: &[Holder], index: &Index<'_>, b
     for ((record, facts), fires) in records.iter().zip(&facts).zip(&fires) {
         let mut by_unit = BTreeMap::new();
         for (id, unit) in &record.unit_records {
-            let judge = UnitJudge { record, id, unit, facts: &facts[id.as_str()], fires: &fires[id.as_str()], holders, work: &work, waits: &waits, lost: &lost, signals: &signals, book };
+            let judge = UnitJudge { record, id, unit, facts: &facts[id.as_str()], fires: &fires[id.as_str()], holders, work: &work, waits: &waits, lost: &lost, book };
             by_unit.insert(id.clone(), judge.verdicts());
         }
         out.push(by_unit);
@@ -487,40 +484,6 @@ fn rule_6(facts: &Facts, busiest_watts: Option<f64>, book: &RuleBook) -> bool {
     spins || facts.hang
 }
 
-/// Signals of a holder by themselves.
-struct HolderSignals {
-    running: Steps,
-    cpu_of_limit: Steps,
-}
-
-impl HolderSignals {
-    fn collect(holder: &Holder, index: &Index<'_>, book: &RuleBook) -> HolderSignals {
-        let gauge = |field| index.holder_signal(holder, field).map(|c| standing::gauge_steps(c, book)).unwrap_or_default();
-        let used = index.holder_signal(holder, SignalField::HolderCpuUsed).map(standing::counter_rate_steps).unwrap_or_default();
-        let limit = gauge(SignalField::HolderCpuLimit);
-        let mut cpu_of_limit = Steps::default();
-        let (mut a, mut b) = (0, 0);
-        while a < used.value.len() && b < limit.value.len() {
-            let from = used.from_ms[a].max(limit.from_ms[b]);
-            let to = used.to_ms[a].min(limit.to_ms[b]);
-            if limit.value[b] > 0 {
-                cpu_of_limit.push(from, to, (i128::from(used.value[a]) * 1_000_000 / i128::from(limit.value[b])) as i64);
-            }
-            if used.to_ms[a] <= limit.to_ms[b] {
-                a += 1;
-            } else {
-                b += 1;
-            }
-        }
-        HolderSignals { running: gauge(SignalField::RequestsRunning), cpu_of_limit }
-    }
-
-    fn mean(steps: &Steps, window: Window) -> Option<f64> {
-        let (covered, sum) = steps.sum_within(window);
-        (covered > 0).then(|| sum as f64 / covered as f64 / 1e6)
-    }
-}
-
 /// When a holder's useful work was lost, and how sure that is.
 #[derive(Clone, Copy, Debug)]
 struct Lost {
@@ -588,7 +551,6 @@ struct UnitJudge<'a> {
     work: &'a HolderWork,
     waits: &'a BTreeMap<String, BTreeMap<String, WindowSet>>,
     lost: &'a BTreeMap<usize, Lost>,
-    signals: &'a BTreeMap<usize, HolderSignals>,
     book: &'a RuleBook,
 }
 
@@ -731,8 +693,7 @@ impl UnitJudge<'_> {
             return None;
         }
         let holder = self.record.holdings.rows[at].holder;
-        let window = self.unit.windows.window(row);
-        let of_limit = self.signals.get(&holder).and_then(|s| HolderSignals::mean(&s.cpu_of_limit, window));
+        let of_limit = self.unit.signals.get(&(row, holder)).and_then(|s| s.cpu_mean());
         let cpu = of_limit.or(facts.host_cpu);
         if cpu.is_some() || facts.host_iowait.is_some() {
             let starved = cpu.is_some_and(|c| c >= rule.host_cpu_ratio_min) || facts.host_iowait.is_some_and(|w| w >= rule.host_iowait_ratio_min);
@@ -746,10 +707,10 @@ impl UnitJudge<'_> {
         if self.holders[holder].bandwidth_expected {
             return true;
         }
-        let window = self.unit.windows.window(row);
-        self.signals
-            .get(&holder)
-            .and_then(|s| HolderSignals::mean(&s.running, window))
+        self.unit
+            .signals
+            .get(&(row, holder))
+            .and_then(|s| s.running_mean())
             .is_some_and(|running| running >= self.book.bandwidth_bound.requests_running_min)
     }
 
@@ -882,9 +843,4 @@ impl UnitJudge<'_> {
         push(Cause::Useful, Part::Useful, useful, "useful", grade);
         out
     }
-}
-
-/// Whole hours of a window, for callers that bound the work.
-pub fn hours(window: Window) -> i64 {
-    (window.duration_ms() + HOUR_MS - 1) / HOUR_MS
 }

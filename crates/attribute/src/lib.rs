@@ -15,6 +15,7 @@ pub mod ladder;
 pub mod machine;
 pub mod observe;
 pub mod pool;
+pub mod record;
 pub mod rules;
 pub mod standing;
 pub mod window;
@@ -24,4 +25,4 @@ pub mod post;
 pub mod spread;
 mod run;
 
-pub use run::{Attribution, Input, attribute};
+pub use run::{Attribution, Input, Observed, attribute, ledger, observe_all, observed_again};

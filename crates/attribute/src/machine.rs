@@ -6,7 +6,7 @@ use gpuledger_model::machine;
 use gpuledger_model::price::PriceList;
 use gpuledger_model::tables::charge::{Charge, Cloud};
 use gpuledger_model::tables::placement::{Node, Placements, RecordKind};
-use gpuledger_model::tables::telemetry::{Host, Telemetry};
+use gpuledger_model::tables::telemetry::Host;
 use gpuledger_model::time::Window;
 
 use crate::pool::RowFacts;
@@ -58,9 +58,23 @@ pub struct Machine {
     pub has_accelerators: bool,
     /// Resource names of its usage rows.
     pub resource_names: BTreeSet<String>,
+    /// Identity under which a kept record was made; `None` for a machine just joined.
+    pub former_identity: Option<String>,
 }
 
 impl Machine {
+    /// What its record depends on beside telemetry and placements, as text.
+    pub fn identity(&self) -> String {
+        if let Some(identity) = &self.former_identity {
+            return identity.clone();
+        }
+        let nodes: Vec<String> =
+            self.nodes.iter().map(|n| format!("{}/{}@{}..{}#{:?}", n.cluster, n.name, n.window.from_ms, n.window.to_ms, n.node)).collect();
+        let hosts: Vec<String> =
+            self.hosts.iter().map(|h| format!("{:?}/{}@{}..{}", h.host.cluster, h.host.name, h.window.from_ms, h.window.to_ms)).collect();
+        format!("nodes {}; hosts {}; devices {}", nodes.join(","), hosts.join(","), self.catalogue_devices)
+    }
+
     /// The nodes of a time.
     pub fn nodes_within(&self, window: Window) -> impl Iterator<Item = &NodeSpan> {
         self.nodes.iter().filter(move |n| n.window.overlaps(window))
@@ -69,7 +83,7 @@ impl Machine {
 
 /// Joins everything by exact identity. The result is sorted by machine id.
 pub fn join(
-    telemetry: &Telemetry,
+    hosts: &BTreeSet<Host>,
     placements: &Placements,
     charges: &[Charge],
     facts: &[RowFacts],
@@ -166,7 +180,6 @@ pub fn join(
     let billed: BTreeSet<&str> = facts.iter().map(|f| f.machine.as_str()).filter(|id| !id.is_empty()).collect();
 
     // Hosts of telemetry.
-    let hosts: BTreeSet<&Host> = telemetry.series.keys().map(|k| &k.host).chain(telemetry.sightings.keys().map(|k| &k.host)).collect();
     // A `cluster` label that no record bears says nothing about ours.
     let clusters: BTreeSet<&str> = spans.keys().map(|(cluster, _)| cluster.as_str()).collect();
     for host in hosts {

@@ -28,6 +28,29 @@ pub struct UnitRecord {
     pub faulty: WindowSet,
     /// When its board was being cut anew.
     pub reconfiguring: WindowSet,
+    /// Signals of its holders by (window row, holder row).
+    pub signals: BTreeMap<(usize, usize), SignalMeans>,
+}
+
+/// What a holder's own signals say within a window: covered milliseconds and time-weighted sums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SignalMeans {
+    /// Requests running, 10^-6.
+    pub running: (i64, i64),
+    /// CPU used of its limit, 10^-6.
+    pub cpu_of_limit: (i64, i64),
+}
+
+impl SignalMeans {
+    /// Mean of requests running.
+    pub fn running_mean(&self) -> Option<f64> {
+        (self.running.0 > 0).then(|| self.running.1 as f64 / self.running.0 as f64 / 1e6)
+    }
+
+    /// Mean of CPU used of its limit, as a ratio.
+    pub fn cpu_mean(&self) -> Option<f64> {
+        (self.cpu_of_limit.0 > 0).then(|| self.cpu_of_limit.1 as f64 / self.cpu_of_limit.0 as f64 / 1e6)
+    }
 }
 
 /// The record of one machine.
@@ -51,6 +74,21 @@ pub struct MachineRecord {
     pub model: Option<String>,
 }
 
+/// Rows of holders by the nodes they have a claim on: (cluster, node).
+pub type HoldersByNode = BTreeMap<(String, String), Vec<usize>>;
+
+/// Makes [`HoldersByNode`].
+pub fn holders_by_node(placements: &Placements) -> HoldersByNode {
+    let mut out = HoldersByNode::new();
+    for (at, holder) in placements.holders.iter().enumerate() {
+        let nodes: BTreeSet<&str> = holder.claims.iter().map(|c| c.node.as_str()).collect();
+        for node in nodes {
+            out.entry((holder.cluster.clone(), node.to_string())).or_default().push(at);
+        }
+    }
+    out
+}
+
 /// Rows of telemetry and placements by what machines need, made once.
 pub struct Index<'a> {
     sightings: BTreeMap<Host, Vec<(&'a SightingKey, (i64, i64))>>,
@@ -58,7 +96,6 @@ pub struct Index<'a> {
     labels: BTreeMap<&'a Host, Vec<(&'a Unit, &'a HolderLabel, &'a [i64])>>,
     scrapes: BTreeMap<&'a Host, Vec<(&'a str, &'a [i64])>>,
     signals: BTreeMap<(&'a SignalSource, SignalField), &'a Column>,
-    holders_by_node: BTreeMap<(String, String), Vec<usize>>,
     holders_by_name: BTreeMap<(String, String, String), Vec<usize>>,
 }
 
@@ -71,7 +108,6 @@ impl<'a> Index<'a> {
             labels: BTreeMap::new(),
             scrapes: BTreeMap::new(),
             signals: BTreeMap::new(),
-            holders_by_node: BTreeMap::new(),
             holders_by_name: BTreeMap::new(),
         };
         for (key, span) in &telemetry.sightings {
@@ -90,10 +126,6 @@ impl<'a> Index<'a> {
             out.signals.insert((source, *field), column);
         }
         for (at, holder) in placements.holders.iter().enumerate() {
-            let nodes: BTreeSet<&str> = holder.claims.iter().map(|c| c.node.as_str()).collect();
-            for node in nodes {
-                out.holders_by_node.entry((holder.cluster.clone(), node.to_string())).or_default().push(at);
-            }
             let name = match &holder.namespace {
                 Some(namespace) => (holder.cluster.clone(), namespace.clone(), holder.name.clone()),
                 None => (holder.cluster.clone(), String::new(), holder.uid.clone()),
@@ -101,11 +133,6 @@ impl<'a> Index<'a> {
             out.holders_by_name.entry(name).or_default().push(at);
         }
         out
-    }
-
-    /// Rows of holders with a claim on a node.
-    pub fn holders_on(&self, cluster: &str, node: &str) -> &[usize] {
-        self.holders_by_node.get(&(cluster.to_string(), node.to_string())).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// From the first to the last sample of a machine.
@@ -117,8 +144,17 @@ impl<'a> Index<'a> {
         spans.reduce(|a, b| Window::new(a.from_ms.min(b.from_ms), a.to_ms.max(b.to_ms)))
     }
 
-    /// A gauge signal of a holder, by its names or addresses.
-    pub fn holder_signal(&self, holder: &Holder, field: SignalField) -> Option<&'a Column> {
+    fn holder_steps(&self, holder: &Holder, book: &RuleBook) -> (Steps, Steps) {
+        let gauge = |field| self.holder_signal(holder, field).map(|c| standing::gauge_steps(c, book)).unwrap_or_default();
+        let used = self.holder_signal(holder, SignalField::HolderCpuUsed).map(standing::counter_rate_steps).unwrap_or_default();
+        let of_limit = combine(&used, &gauge(SignalField::HolderCpuLimit), |used, limit| {
+            if limit > 0 { (i128::from(used) * 1_000_000 / i128::from(limit)).min(i128::from(i64::MAX)) as i64 } else { 0 }
+        });
+        (gauge(SignalField::RequestsRunning), of_limit)
+    }
+
+    /// A signal of a holder, by its names or addresses.
+    fn holder_signal(&self, holder: &Holder, field: SignalField) -> Option<&'a Column> {
         if let Some(namespace) = &holder.namespace {
             let source = SignalSource::Pod { namespace: namespace.clone(), pod: holder.name.clone() };
             if let Some(column) = self.signals.get(&(&source, field)) {
@@ -131,7 +167,15 @@ impl<'a> Index<'a> {
 
 /// Makes the record of a machine. `range` is the time of interest in whole hours; holders that only labels
 /// know are added to `extra`.
-pub fn observe(machine: &Machine, index: &Index<'_>, placements: &Placements, range: Window, book: &RuleBook, extra: &mut Vec<Holder>) -> MachineRecord {
+pub fn observe(
+    machine: &Machine,
+    index: &Index<'_>,
+    by_node: &HoldersByNode,
+    placements: &Placements,
+    range: Window,
+    book: &RuleBook,
+    extra: &mut Vec<Holder>,
+) -> MachineRecord {
     let boards = Boards::collect(machine, &index.sightings);
     let units = device::unit_spans(machine, &boards, placements, range);
     let mut steps = MachineSteps::collect(machine, index, book);
@@ -163,7 +207,7 @@ pub fn observe(machine: &Machine, index: &Index<'_>, placements: &Placements, ra
         units: &units,
         boards: &boards,
         placements,
-        holders_by_node: &index.holders_by_node,
+        holders_by_node: by_node,
         holders_by_name: &index.holders_by_name,
         labels: &labels,
         activity: &activity,
@@ -187,8 +231,10 @@ pub fn observe(machine: &Machine, index: &Index<'_>, placements: &Placements, ra
         let profile = spans.iter().find_map(|u| u.profile.as_deref());
         steps.fill(&mut windows, id, model, profile);
         let faulty = steps.faulty(&board, book);
-        unit_records.insert(id.to_string(), UnitRecord { windows, held, faulty, reconfiguring: WindowSet::default() });
+        let record = UnitRecord { windows, held, faulty, ..UnitRecord::default() };
+        unit_records.insert(id.to_string(), record);
     }
+    fill_signals(&holdings, placements, index, book, &mut unit_records);
     mark_reconfiguring(&units, &mut unit_records, &steps);
     holdings.over_declared = over_declared;
     let mut sample_hours: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
@@ -208,6 +254,31 @@ pub fn observe(machine: &Machine, index: &Index<'_>, placements: &Placements, ra
         sample_hours,
         duplicates: std::mem::take(&mut steps.duplicates),
         model,
+    }
+}
+
+/// Joins the signals of holders to the windows of the units they held.
+fn fill_signals(holdings: &Holdings, placements: &Placements, index: &Index<'_>, book: &RuleBook, records: &mut BTreeMap<String, UnitRecord>) {
+    let mut steps: BTreeMap<usize, (Steps, Steps)> = BTreeMap::new();
+    for holding in &holdings.rows {
+        if let Some(holder) = placements.holders.get(holding.holder) {
+            steps.entry(holding.holder).or_insert_with(|| index.holder_steps(holder, book));
+        }
+    }
+    steps.retain(|_, (running, cpu)| !running.is_empty() || !cpu.is_empty());
+    for holding in &holdings.rows {
+        let (Some((running, cpu)), Some(record)) = (steps.get(&holding.holder), records.get_mut(&holding.unit)) else { continue };
+        for row in record.windows.rows_within(holding.window) {
+            let window = record.windows.window(row);
+            let sum = |steps: &Steps| {
+                let (covered, sum) = steps.sum_within(window);
+                (covered, i64::try_from(sum).unwrap_or(i64::MAX))
+            };
+            let means = SignalMeans { running: sum(running), cpu_of_limit: sum(cpu) };
+            if means != SignalMeans::default() {
+                record.signals.insert((row, holding.holder), means);
+            }
+        }
     }
 }
 

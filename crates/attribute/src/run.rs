@@ -8,13 +8,13 @@ use gpuledger_model::price::PriceList;
 use gpuledger_model::tables::charge::{Charge, Scope};
 use gpuledger_model::tables::placement::{Holder, Placements, RecordKind};
 use gpuledger_model::tables::posting::{Finding, Ledger, PlacedBy, Posting};
-use gpuledger_model::tables::telemetry::Telemetry;
+use gpuledger_model::tables::telemetry::{Host, Telemetry};
 use gpuledger_model::time::{HOUR_MS, Window, WindowSet, floor_to, format_rfc3339};
 
 use crate::find::{self, Ground, MoneyStretch};
 use crate::ladder::{self, Remark};
 use crate::machine::{self, Machine};
-use crate::observe::{self, Index, MachineRecord};
+use crate::observe::{self, HoldersByNode, Index, MachineRecord};
 use crate::paid::{self, Signs};
 use crate::pool::{self, BillKind, RowFacts};
 use crate::post::{self, Grouped, Pool};
@@ -22,10 +22,9 @@ use crate::rules::RuleBook;
 use crate::spread::{NOBODY, Spreader};
 use crate::window::WindowField;
 
-/// The tables of a run.
+/// The tables of a run, but for telemetry.
+#[derive(Clone, Copy)]
 pub struct Input<'a> {
-    /// Canonical telemetry.
-    pub telemetry: &'a Telemetry,
     /// Placements.
     pub placements: &'a Placements,
     /// Bill rows of the scopes that were not refused, in order of content.
@@ -36,45 +35,128 @@ pub struct Input<'a> {
     pub book: &'a RuleBook,
 }
 
+/// What telemetry and placements yield: the record of the machines. Bills and rules are run from it.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Hosts of the telemetry.
+    pub hosts: BTreeSet<Host>,
+    /// The latest sample of all, ms.
+    pub last_sample_ms: Option<i64>,
+    /// Records by machine id.
+    pub records: Vec<MachineRecord>,
+    /// Holders that only labels know: rows of the holder table after those of the placements.
+    pub label_holders: Vec<Holder>,
+}
+
 /// What a run yields.
 pub struct Attribution {
     /// Postings, closings, findings.
     pub ledger: Ledger,
-    /// Holders that only labels know.
-    pub label_holders: Vec<Holder>,
-    /// Records of the machines: the evidence.
-    pub records: Vec<MachineRecord>,
+    /// The evidence.
+    pub observed: Observed,
 }
 
-/// Attributes. Same inputs, same bytes (ATTR-2).
-pub fn attribute(input: &Input<'_>) -> Attribution {
-    let book = input.book;
-    let facts: Vec<RowFacts> = input.charges.iter().map(|c| pool::row_facts(c, input.prices, book)).collect();
-    let (machines, remarks) = machine::join(input.telemetry, input.placements, input.charges, &facts, input.prices);
-    let by_id: BTreeMap<&str, usize> = machines.iter().enumerate().map(|(at, m)| (m.id.as_str(), at)).collect();
-    let index = Index::new(input.telemetry, input.placements);
+/// Attributes from samples. Same inputs, same bytes (ATTR-2).
+pub fn attribute(telemetry: &Telemetry, input: &Input<'_>) -> Attribution {
+    let observed = observe_all(telemetry, input);
+    Attribution { ledger: ledger(&observed, input), observed }
+}
 
-    // Machine usage rows by machine and charge period.
-    let mut usage: Vec<BTreeMap<Window, Vec<usize>>> = vec![BTreeMap::new(); machines.len()];
-    let mut usage_machine: Vec<Option<usize>> = vec![None; input.charges.len()];
-    for (at, (charge, row)) in input.charges.iter().zip(&facts).enumerate() {
-        if !row.is_machine_usage || pool::bill_kind(charge, book).is_some() {
+/// Makes the record of all machines.
+pub fn observe_all(telemetry: &Telemetry, input: &Input<'_>) -> Observed {
+    let hosts: BTreeSet<Host> = telemetry.series.keys().map(|k| &k.host).chain(telemetry.sightings.keys().map(|k| &k.host)).cloned().collect();
+    let facts = row_facts(input);
+    let (machines, _) = machine::join(&hosts, input.placements, input.charges, &facts, input.prices);
+    let usage = usage_by_machine(&machines, input, &facts);
+    let index = Index::new(telemetry, input.placements);
+    let by_node = observe::holders_by_node(input.placements);
+    let last_sample_ms = telemetry.last_sample_ms();
+    let spans = sign_spans(&machines, &usage.periods, last_sample_ms, &by_node, input).1;
+    let (records, label_holders) = records(&machines, &spans, &usage.periods, &index, &by_node, input);
+    Observed { hosts, last_sample_ms, records, label_holders }
+}
+
+/// Takes a former record for new bills: the same telemetry and placements are understood. `None` where a bill shows
+/// something of a machine with telemetry or holders that its record was made without.
+pub fn observed_again(former: Observed, input: &Input<'_>) -> Option<Observed> {
+    let facts = row_facts(input);
+    let (machines, _) = machine::join(&former.hosts, input.placements, input.charges, &facts, input.prices);
+    let usage = usage_by_machine(&machines, input, &facts);
+    let by_node = observe::holders_by_node(input.placements);
+    let mut known: BTreeMap<String, MachineRecord> = former.records.into_iter().map(|r| (r.machine.id.clone(), r)).collect();
+    let nothing = Telemetry::default();
+    let index = Index::new(&nothing, input.placements);
+    let mut out = Vec::with_capacity(machines.len());
+    for (at, machine) in machines.into_iter().enumerate() {
+        match known.remove(&machine.id) {
+            Some(mut record) if record.machine.identity() == machine.identity() => {
+                record.machine = machine;
+                out.push(record);
+            }
+            _ if machine.hosts.is_empty() && machine.nodes.is_empty() => {
+                // Only bills know it: there is nothing to observe.
+                let windows: Vec<Window> = usage.periods[at].keys().copied().collect();
+                let range = observe::hours_of(&windows).unwrap_or(Window::new(0, HOUR_MS));
+                out.push(observe::observe(&machine, &index, &by_node, input.placements, range, input.book, &mut Vec::new()));
+            }
+            _ => return None,
+        }
+    }
+    Some(Observed { hosts: former.hosts, last_sample_ms: former.last_sample_ms, records: out, label_holders: former.label_holders })
+}
+
+fn row_facts(input: &Input<'_>) -> Vec<RowFacts> {
+    input.charges.iter().map(|c| pool::row_facts(c, input.prices, input.book)).collect()
+}
+
+/// Machine usage rows.
+struct Usage {
+    /// Rows by machine and charge period.
+    periods: Vec<BTreeMap<Window, Vec<usize>>>,
+    /// Machine of each row.
+    machine_of_row: Vec<Option<usize>>,
+}
+
+fn usage_by_machine(machines: &[Machine], input: &Input<'_>, facts: &[RowFacts]) -> Usage {
+    let by_id: BTreeMap<&str, usize> = machines.iter().enumerate().map(|(at, m)| (m.id.as_str(), at)).collect();
+    let mut out = Usage { periods: vec![BTreeMap::new(); machines.len()], machine_of_row: vec![None; input.charges.len()] };
+    for (at, (charge, row)) in input.charges.iter().zip(facts).enumerate() {
+        if !row.is_machine_usage || pool::bill_kind(charge, input.book).is_some() {
             continue;
         }
         if let Some(machine) = by_id.get(row.machine.as_str()).filter(|m| machines[**m].has_accelerators) {
-            usage_machine[at] = Some(*machine);
-            usage[*machine].entry(charge.charge_window()).or_default().push(at);
+            out.machine_of_row[at] = Some(*machine);
+            out.periods[*machine].entry(charge.charge_window()).or_default().push(at);
         }
     }
-    let last_sample_ms = input.telemetry.last_sample_ms();
-    let data_end_ms = end_of_data(input, &usage);
-    let dump_ends: Vec<i64> = usage.iter().map(|periods| dump_end(periods, last_sample_ms, data_end_ms)).collect();
+    out
+}
 
-    // The record of each machine.
-    let spans: Vec<SignSpans> = machines.iter().enumerate().map(|(at, m)| SignSpans::of(m, input, &index, dump_ends[at], data_end_ms)).collect();
-    let (records, label_holders) = records(&machines, &spans, &usage, &index, input);
-    let holders: Vec<Holder> = input.placements.holders.iter().chain(&label_holders).cloned().collect();
-    let (verdicts, ladder_remarks) = ladder::judge(&records, &holders, &index, book);
+/// Ends of open holdings, and signs of each machine.
+struct Ends {
+    data_end_ms: i64,
+    dump_ends_ms: Vec<i64>,
+}
+
+fn sign_spans(machines: &[Machine], periods: &[BTreeMap<Window, Vec<usize>>], last_sample_ms: Option<i64>, by_node: &HoldersByNode, input: &Input<'_>) -> (Ends, Vec<SignSpans>) {
+    let data_end_ms = end_of_data(last_sample_ms, input, periods);
+    let dump_ends_ms: Vec<i64> = periods.iter().map(|periods| dump_end(periods, last_sample_ms, data_end_ms)).collect();
+    let spans = machines.iter().zip(&dump_ends_ms).map(|(m, dump_end_ms)| SignSpans::of(m, input, by_node, *dump_end_ms, data_end_ms)).collect();
+    (Ends { data_end_ms, dump_ends_ms }, spans)
+}
+
+/// Posts every bill row over the record of the machines.
+pub fn ledger(observed: &Observed, input: &Input<'_>) -> Ledger {
+    let book = input.book;
+    let facts = row_facts(input);
+    let (machines, remarks) = machine::join(&observed.hosts, input.placements, input.charges, &facts, input.prices);
+    debug_assert_eq!(machines.len(), observed.records.len());
+    let Usage { periods: usage, machine_of_row: usage_machine } = usage_by_machine(&machines, input, &facts);
+    let by_node = observe::holders_by_node(input.placements);
+    let (Ends { data_end_ms, dump_ends_ms: dump_ends }, spans) = sign_spans(&machines, &usage, observed.last_sample_ms, &by_node, input);
+    let records = &observed.records;
+    let holders: Vec<Holder> = input.placements.holders.iter().chain(&observed.label_holders).cloned().collect();
+    let (verdicts, ladder_remarks) = ladder::judge(records, &holders, book);
 
     let scales = post::scope_scales(input.charges);
     let ids = post::pool_ids(input.charges);
@@ -125,10 +207,10 @@ pub fn attribute(input: &Input<'_>) -> Attribution {
     for (at, charge) in input.charges.iter().enumerate() {
         if !seen_rows[at] {
             let machine = usage_machine[at].map(|m| &machines[m]);
-            poster.bill_only(charge, &facts[at], &pool_of(at), machine, &machines, &usage, &spans, &records);
+            poster.bill_only(charge, &facts[at], &pool_of(at), machine, &machines, &usage, &spans, records);
         }
     }
-    for record in &records {
+    for record in records {
         poster.machine_findings(record);
     }
     poster.remarks(&remarks, &ladder_remarks);
@@ -146,10 +228,10 @@ pub fn attribute(input: &Input<'_>) -> Attribution {
         ))
     });
     let closings = post::closings(input.charges, &scales, &postings);
-    let figures = |_: &str, devices: &[String], window: Window| figures_of(&records, devices, window);
+    let figures = |_: &str, devices: &[String], window: Window| figures_of(records, devices, window);
     let mut costly = ground.findings(book, &figures);
     costly.append(&mut findings);
-    Attribution { ledger: Ledger { postings, closings, findings: costly }, label_holders, records }
+    Ledger { postings, closings, findings: costly }
 }
 
 fn unit_ids(record: &MachineRecord) -> Vec<&str> {
@@ -178,8 +260,7 @@ fn devices_of(record: &MachineRecord, period: Window) -> u32 {
 }
 
 /// The latest sample, scheduler time or end of machine usage.
-fn end_of_data(input: &Input<'_>, usage: &[BTreeMap<Window, Vec<usize>>]) -> i64 {
-    let samples = input.telemetry.last_sample_ms();
+fn end_of_data(samples: Option<i64>, input: &Input<'_>, usage: &[BTreeMap<Window, Vec<usize>>]) -> i64 {
     let nodes = input.placements.nodes.iter().flat_map(|n| [n.from_ms, n.to_ms, n.last_record_ms]).flatten().max();
     let holders = input.placements.holders.iter().flat_map(|h| [Some(h.from_ms), h.to_ms, h.last_record_ms]).flatten().max();
     let charges = usage.iter().flat_map(|u| u.keys()).map(|w| w.to_ms).max();
@@ -204,7 +285,7 @@ struct SignSpans {
 }
 
 impl SignSpans {
-    fn of(machine: &Machine, input: &Input<'_>, index: &Index<'_>, dump_end_ms: i64, data_end_ms: i64) -> SignSpans {
+    fn of(machine: &Machine, input: &Input<'_>, by_node: &HoldersByNode, dump_end_ms: i64, data_end_ms: i64) -> SignSpans {
         let mut nodes = Vec::new();
         let mut holders = Vec::new();
         let mut times: Vec<i64> = Vec::new();
@@ -216,7 +297,7 @@ impl SignSpans {
                     nodes.push(Window::new(from, node.to_ms.unwrap_or(data_end_ms)).intersect(span.window));
                 }
             }
-            for at in index.holders_on(&span.cluster, &span.name) {
+            for at in by_node.get(&(span.cluster.clone(), span.name.clone())).into_iter().flatten() {
                 let holder = &input.placements.holders[*at];
                 let open = if holder.record == RecordKind::KubernetesDump { dump_end_ms } else { data_end_ms };
                 let own = Window::new(holder.from_ms, holder.to_ms.unwrap_or(open)).intersect(span.window);
@@ -239,7 +320,7 @@ impl SignSpans {
 }
 
 /// Records of all machines, on as many threads as the machine has; the order of threads leaves no trace.
-fn records(machines: &[Machine], spans: &[SignSpans], usage: &[BTreeMap<Window, Vec<usize>>], index: &Index<'_>, input: &Input<'_>) -> (Vec<MachineRecord>, Vec<Holder>) {
+fn records(machines: &[Machine], spans: &[SignSpans], usage: &[BTreeMap<Window, Vec<usize>>], index: &Index<'_>, by_node: &HoldersByNode, input: &Input<'_>) -> (Vec<MachineRecord>, Vec<Holder>) {
     let one = |at: usize| {
         let machine = &machines[at];
         // The time of its signs; a bill alone says when a machine without any was there.
@@ -253,7 +334,7 @@ fn records(machines: &[Machine], spans: &[SignSpans], usage: &[BTreeMap<Window, 
         let range = observe::hours_of(&windows).unwrap_or(Window::new(0, HOUR_MS));
         let range = Window::new(range.from_ms.max(range.to_ms - post::SPREAD_HOURS_MAX * HOUR_MS), range.to_ms);
         let mut extra = Vec::new();
-        let record = observe::observe(machine, index, input.placements, range, input.book, &mut extra);
+        let record = observe::observe(machine, index, by_node, input.placements, range, input.book, &mut extra);
         (record, extra)
     };
     let threads = std::thread::available_parallelism().map(|n| n.get()).unwrap_or(1).min(machines.len().max(1));

@@ -193,7 +193,7 @@ prop_compose! {
 fn run(world: &World) -> Attribution {
     let prices = PriceList::bundled();
     let book = RuleBook::shipped();
-    attribute(&Input { telemetry: &world.telemetry, placements: &world.placements, charges: &world.charges, prices: &prices, book: &book })
+    attribute(&world.telemetry, &Input { placements: &world.placements, charges: &world.charges, prices: &prices, book: &book })
 }
 
 fn total(result: &Attribution, currency: &str) -> Decimal {

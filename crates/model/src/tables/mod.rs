@@ -3,5 +3,6 @@
 pub mod charge;
 pub mod placement;
 pub mod posting;
+pub mod record;
 pub mod reject;
 pub mod telemetry;
