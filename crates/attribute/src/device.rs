@@ -98,6 +98,40 @@ impl Boards {
         out
     }
 
+    /// Where exporters label instances with a profile that the node does not offer, and it offers exactly as many of one
+    /// other that are not seen, the node's own profile stands (dcgm-exporter#544).
+    pub fn correct_profiles(&mut self, machine: &Machine, placements: &Placements) {
+        let mut offered: BTreeMap<String, usize> = BTreeMap::new();
+        for node in machine.nodes.iter().filter_map(|n| n.node).map(|at| &placements.nodes[at]) {
+            for (profile, count) in &node.mig_resources {
+                *offered.entry(mig::normalize_profile(profile)).or_default() += *count as usize;
+            }
+        }
+        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, profile) in self.instances.values().flat_map(|own| own.keys()) {
+            *seen.entry(mig::normalize_profile(profile)).or_default() += 1;
+        }
+        let unseen: Vec<(String, usize)> = offered
+            .iter()
+            .map(|(profile, count)| (profile.clone(), count.saturating_sub(seen.get(profile).copied().unwrap_or(0))))
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        let [(right, missing)] = unseen.as_slice() else { return };
+        let strange: Vec<&String> = seen.keys().filter(|profile| !offered.contains_key(*profile)).collect();
+        let [wrong] = strange.as_slice() else { return };
+        if seen.get(*wrong) != Some(missing) {
+            return;
+        }
+        for own in self.instances.values_mut() {
+            let keys: Vec<(String, String)> = own.keys().filter(|(_, p)| mig::normalize_profile(p) == **wrong).cloned().collect();
+            for key in keys {
+                if let Some(spans) = own.remove(&key) {
+                    own.entry((key.0, right.clone())).or_default().extend(spans);
+                }
+            }
+        }
+    }
+
     /// The board of an index within a time: the one seen longest under it.
     pub fn board_of_index(&self, index: u32, window: Window) -> Option<&str> {
         let mut by_board: BTreeMap<&str, i64> = BTreeMap::new();

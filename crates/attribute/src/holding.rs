@@ -427,6 +427,9 @@ fn place_counts(
                 // count x fraction / max(devices, total): in proportion to the counts, never above one.
                 let own = (amount * unit_share.0, 1_000_000 * unit_share.1);
                 if total_ppm > devices * 1_000_000 {
+                    if pending.claims.iter().any(|(_, _, ppm)| *ppm < 1_000_000) {
+                        out.over_declared.insert(unit.to_string());
+                    }
                     let all: u64 = pending.claims.iter().map(|(_, c, p)| u64::from(*c) * p).sum();
                     Part::Exact(Share::new(amount, all))
                 } else {

@@ -176,7 +176,8 @@ pub fn observe(
     book: &RuleBook,
     extra: &mut Vec<Holder>,
 ) -> MachineRecord {
-    let boards = Boards::collect(machine, &index.sightings);
+    let mut boards = Boards::collect(machine, &index.sightings);
+    boards.correct_profiles(machine, placements);
     let units = device::unit_spans(machine, &boards, placements, range);
     let mut steps = MachineSteps::collect(machine, index, book);
     let mut labels: BTreeMap<String, BTreeMap<HolderLabel, Vec<i64>>> = BTreeMap::new();
@@ -236,7 +237,7 @@ pub fn observe(
     }
     fill_signals(&holdings, placements, index, book, &mut unit_records);
     mark_reconfiguring(&units, &mut unit_records, &steps);
-    holdings.over_declared = over_declared;
+    holdings.over_declared.extend(over_declared);
     let mut sample_hours: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
     for hours in boards.seen.values() {
         for (hour, (first, last)) in hours {

@@ -544,7 +544,7 @@ impl Poster<'_> {
             _ => charge.resource_id.clone(),
         };
         let template = Posting {
-            machine: facts.machine.clone(),
+            machine: machines.binary_search_by(|m| m.id.cmp(&facts.machine)).map(|_| facts.machine.clone()).unwrap_or_default(),
             cause,
             part,
             rule: format!("{rule}@{}", self.book.version),
