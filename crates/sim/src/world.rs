@@ -69,6 +69,9 @@ impl World {
     /// many files of how many are done. A file is whole or not there.
     pub fn write(&self, dir: &Path, fields: Fields, progress: &(dyn Fn(usize, usize) + Sync)) -> io::Result<()> {
         let fields = if self.options.has(Fault::NoProfiling) { Fields::NoProfiling } else { fields };
+        clear(dir)?;
+        // First, so that a run that was interrupted can be told from somebody's own folder.
+        write_whole(&dir.join(SUMMARY), |out| writeln!(out, "{:#}", self.summary()))?;
         let tasks = self.tasks();
         let next = AtomicUsize::new(0);
         let done = AtomicUsize::new(0);
@@ -169,10 +172,7 @@ impl World {
                     None => Ok(()),
                 }
             }
-            Task::Truth => {
-                write_whole(&dir.join("truth").join("ledger.csv"), |out| self.truth.write(out))?;
-                write_whole(&dir.join("truth").join("world.json"), |out| writeln!(out, "{:#}", self.summary()))
-            }
+            Task::Truth => write_whole(&dir.join("truth").join("ledger.csv"), |out| self.truth.write(out)),
         }
     }
 
@@ -246,14 +246,38 @@ enum Task {
     Truth,
 }
 
+/// Says what the world is, and that the folder is ours.
+const SUMMARY: &str = "truth/world.json";
+
+/// Removes an earlier world. A folder that holds such folders of somebody else is left alone.
+fn clear(dir: &Path) -> io::Result<()> {
+    let is_ours = dir.join(SUMMARY).is_file();
+    for name in ["telemetry", "placements", "bills", "earlier", "truth"] {
+        let folder = dir.join(name);
+        if folder.exists() && !is_ours {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                format!("{} is there and no simulated world; give an empty folder", folder.display()),
+            ));
+        }
+    }
+    for name in ["telemetry", "placements", "bills", "earlier", "truth"] {
+        let folder = dir.join(name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes a file under another name first, so that an interrupted run leaves no half of it.
 fn write_whole(path: &Path, write: impl FnOnce(&mut BufWriter<fs::File>) -> io::Result<()>) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".partial");
-    let partial: PathBuf = path.with_file_name(name);
+    // Names that begin with a dot are nobody's input.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let partial: PathBuf = path.with_file_name(format!(".{name}.partial"));
     let mut out = BufWriter::with_capacity(1 << 18, fs::File::create(&partial)?);
     let outcome = write(&mut out).and_then(|()| out.flush());
     drop(out);
@@ -298,6 +322,19 @@ mod tests {
             let share = world.truth.waste_share("USD");
             assert!((0.2..0.8).contains(&share), "seed {seed}: {share}");
         }
+    }
+
+    #[test]
+    fn a_world_replaces_a_world_and_nothing_else() {
+        let dir = std::env::temp_dir().join(format!("gpuledger-sim-clear-{}", std::process::id()));
+        let world = World::generate(3, &Options::score(3));
+        world.write(&dir, Fields::Full, &|_, _| ()).unwrap();
+        fs::write(dir.join("telemetry").join("stale.parquet"), b"").unwrap();
+        world.write(&dir, Fields::Full, &|_, _| ()).unwrap();
+        assert!(!dir.join("telemetry").join("stale.parquet").exists());
+        fs::remove_file(dir.join(SUMMARY)).unwrap();
+        assert_eq!(world.write(&dir, Fields::Full, &|_, _| ()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
