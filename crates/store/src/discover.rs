@@ -122,8 +122,10 @@ impl FoundFile {
     pub fn scrape_name(&self) -> Option<(String, i64)> {
         let name = self.path.file_name()?.to_str()?;
         let time_ms = scrape_time_ms(name)?;
-        let target = self.path.parent().and_then(Path::file_name).and_then(|folder| folder.to_str())?;
-        Some((target.to_string(), time_ms))
+        let folder_name = |path: &Path| Some(path.parent()?.file_name()?.to_str()?.to_string());
+        // A path without a folder lies in the working folder, which has a name too.
+        let target = folder_name(&self.path).or_else(|| folder_name(&self.path.canonicalize().ok()?))?;
+        Some((target, time_ms))
     }
 }
 
@@ -292,9 +294,8 @@ impl Finder {
     }
 
     fn kind_of(&mut self, path: &Path, metadata: &fs::Metadata) -> Result<InputKind, String> {
-        let is_scrape = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
-            name.contains(".prom") && scrape_time_ms(name).is_some()
-        });
+        let is_scrape =
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.contains(".prom") && scrape_time_ms(name).is_some());
         let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
         if is_scrape && (metadata.len() == 0 || self.scrape_folders.contains(&folder)) {
             return Ok(InputKind::Prometheus);
@@ -345,9 +346,7 @@ fn detect_text(head: &[u8]) -> InputKind {
         }
     }
     let mut lines = head.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-    let is_comment = |line: &[u8]| {
-        [&b"# HELP "[..], b"# TYPE ", b"# UNIT ", b"# EOF"].iter().any(|start| line.starts_with(start))
-    };
+    let is_comment = |line: &[u8]| [&b"# HELP "[..], b"# TYPE ", b"# UNIT ", b"# EOF"].iter().any(|start| line.starts_with(start));
     let Some(line) = lines.next() else { return InputKind::Unknown };
     if is_comment(line) || is_sample_line(line) {
         return InputKind::Prometheus;

@@ -166,12 +166,9 @@ impl Folder {
                 }
                 catalog
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Catalog {
-                schema: SCHEMA.to_string(),
-                tables: BTreeMap::new(),
-                batches: BTreeMap::new(),
-                sources: BTreeMap::new(),
-            },
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Catalog { schema: SCHEMA.to_string(), tables: BTreeMap::new(), batches: BTreeMap::new(), sources: BTreeMap::new() }
+            }
             Err(error) => return Err(at(&path)(error)),
         };
         let folder = Folder { root: root.to_path_buf(), catalog, _lock: lock };
@@ -248,10 +245,8 @@ impl Folder {
         let Some(batches) = self.get_table(name, key)? else { return Ok(None) };
         let mut rows = Vec::new();
         for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
-            let part: Vec<T> = serde_arrow::from_record_batch(batch).map_err(|error| StoreError::Damaged {
-                path: self.table_path(name, key),
-                reason: error.to_string(),
-            })?;
+            let part: Vec<T> = serde_arrow::from_record_batch(batch)
+                .map_err(|error| StoreError::Damaged { path: self.table_path(name, key), reason: error.to_string() })?;
             rows.extend(part);
         }
         Ok(Some(rows))
@@ -313,7 +308,8 @@ impl Folder {
         }
         let path = self.root.join("catalog.json");
         let temporary = self.root.join("catalog.json.tmp");
-        let text = serde_json::to_vec_pretty(&catalog).map_err(|error| StoreError::Damaged { path: path.clone(), reason: error.to_string() })?;
+        let text =
+            serde_json::to_vec_pretty(&catalog).map_err(|error| StoreError::Damaged { path: path.clone(), reason: error.to_string() })?;
         let mut file = File::create(&temporary).map_err(at(&temporary))?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(at(&temporary))?;
         fs::rename(&temporary, &path).map_err(at(&path))?;
@@ -330,12 +326,8 @@ impl Folder {
 
     /// Removes what an interrupted run left: files that the catalogue does not name.
     fn remove_leftovers(&self) -> Result<(), StoreError> {
-        let known: std::collections::BTreeSet<PathBuf> = self
-            .catalog
-            .tables
-            .iter()
-            .flat_map(|(name, keys)| keys.keys().map(|key| self.table_path(name, key)))
-            .collect();
+        let known: std::collections::BTreeSet<PathBuf> =
+            self.catalog.tables.iter().flat_map(|(name, keys)| keys.keys().map(|key| self.table_path(name, key))).collect();
         let tables = self.root.join("tables");
         for folder in fs::read_dir(&tables).map_err(at(&tables))?.flatten() {
             let Ok(files) = fs::read_dir(folder.path()) else { continue };
@@ -390,9 +382,7 @@ fn properties(schema: &Schema) -> WriterProperties {
     }
     for field in schema.fields().iter().filter(|field| *field.data_type() == DataType::Int64) {
         let column = ColumnPath::from(field.name().as_str());
-        builder = builder
-            .set_column_dictionary_enabled(column.clone(), false)
-            .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
+        builder = builder.set_column_dictionary_enabled(column.clone(), false).set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
     }
     builder.build()
 }

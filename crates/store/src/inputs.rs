@@ -1,10 +1,9 @@
 //! All inputs of a run: found, read on all processors, put together, the same for any order of files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 
 use gpuledger_ingest::focus::{Assume, BillFile};
 use gpuledger_ingest::placements::merge_placements;
@@ -126,7 +125,8 @@ pub fn read(request: &Request, progress: &mut dyn FnMut(Progress)) -> Inputs {
 
 /// Reads the files found.
 pub fn read_found(request: &Request, mut found: Found, progress: &mut dyn FnMut(Progress)) -> Inputs {
-    let mut inputs = Inputs { rejects: std::mem::take(&mut found.rejects), notices: std::mem::take(&mut found.notices), ..Inputs::default() };
+    let mut inputs =
+        Inputs { rejects: std::mem::take(&mut found.rejects), notices: std::mem::take(&mut found.notices), ..Inputs::default() };
     let files = without_duplicates(std::mem::take(&mut found.files), &mut inputs);
     let items = items_of(files);
     let (results, collected) = read_items(request, &items, progress);
@@ -233,32 +233,24 @@ fn items_of(files: Vec<FoundFile>) -> Vec<Item> {
 }
 
 /// Reads the items on all processors. What each thread collected comes in no order: it is summed.
-fn read_items(
-    request: &Request,
-    items: &[Item],
-    progress: &mut dyn FnMut(Progress),
-) -> (Vec<ItemResult>, Vec<Collected>) {
-    // Large pieces first, so that no thread ends long after the others.
-    let mut order: Vec<usize> = (0..items.len()).collect();
-    let weight = |at: usize| items.get(at).map_or(0, |item| item.files.iter().map(|f| f.size + 20_000).sum::<u64>());
-    order.sort_by_key(|at| (std::cmp::Reverse(weight(*at)), *at));
+fn read_items(request: &Request, items: &[Item], progress: &mut dyn FnMut(Progress)) -> (Vec<ItemResult>, Vec<Collected>) {
     let total = items.iter().map(|item| item.files.len()).sum();
-    let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, 8).min(items.len().max(1));
+    let queues = queues_of(items, threads);
     let (done, reports) = mpsc::channel::<(usize, usize, ItemResult)>();
     let mut results: Vec<ItemResult> = items.iter().map(|_| ItemResult::default()).collect();
     let mut collected = Vec::new();
     std::thread::scope(|scope| {
         let mut workers = Vec::new();
-        for _ in 0..threads {
+        for own in 0..threads {
             let done = done.clone();
-            let (order, next) = (&order, &next);
+            let queues = &queues;
             workers.push(scope.spawn(move || {
                 let mut worker = Worker::new(request);
-                while let Some(at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let Some(item) = items.get(*at) else { continue };
+                while let Some(at) = next_item(queues, own) {
+                    let Some(item) = items.get(at) else { continue };
                     let result = worker.read(item);
-                    if done.send((*at, item.files.len(), result)).is_err() {
+                    if done.send((at, item.files.len(), result)).is_err() {
                         break;
                     }
                 }
@@ -281,6 +273,34 @@ fn read_items(
         }
     });
     (results, collected)
+}
+
+/// Items in the order of their paths, in stretches of about equal size: files of one host mostly lie together
+/// and in the order of time, so that its series grow in one thread and need no sorting.
+fn queues_of(items: &[Item], threads: usize) -> Vec<Mutex<VecDeque<usize>>> {
+    let weight = |item: &Item| item.files.iter().map(|file| file.size + 20_000).sum::<u64>() / if item.groups.is_some() { 2 } else { 1 };
+    let mut order: Vec<(&str, usize)> = items.iter().enumerate().map(|(at, item)| (item.path.as_str(), at)).collect();
+    order.sort_unstable();
+    let total: u64 = items.iter().map(weight).sum();
+    let mut queues: Vec<VecDeque<usize>> = vec![VecDeque::new(); threads];
+    let mut before = 0u64;
+    for (_, at) in order {
+        let stretch = (u128::from(before) * threads as u128 / u128::from(total.max(1))) as usize;
+        if let Some(queue) = queues.get_mut(stretch.min(threads - 1)) {
+            queue.push_back(at);
+        }
+        before += items.get(at).map_or(0, weight);
+    }
+    queues.into_iter().map(Mutex::new).collect()
+}
+
+/// The next of the own stretch, else the last of another.
+fn next_item(queues: &[Mutex<VecDeque<usize>>], own: usize) -> Option<usize> {
+    let lock = |at: usize| queues.get(at).map(|queue| queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    if let Some(at) = lock(own).and_then(|mut queue| queue.pop_front()) {
+        return Some(at);
+    }
+    (0..queues.len()).find_map(|other| lock(other)?.pop_back())
 }
 
 pub(crate) struct Worker<'a> {
@@ -361,16 +381,14 @@ pub(crate) fn parse_document(request: &Request, path: &str, kind: InputKind, clu
     let cluster = cluster.unwrap_or(&request.cluster);
     let zone = &request.slurm_zone;
     match kind {
-        InputKind::Kubernetes => {
-            placement_result(kubernetes::read(path, bytes), |objects| Payload::Objects(cluster.to_string(), objects))
-        }
+        InputKind::Kubernetes => placement_result(kubernetes::read(path, bytes), |objects| Payload::Objects(cluster.to_string(), objects)),
         InputKind::Sacct => placement_result(slurm::parse_sacct(path, bytes, cluster, zone), Payload::Placements),
         InputKind::ScontrolJob | InputKind::ScontrolNode => {
             placement_result(slurm::parse_scontrol(path, bytes, cluster, zone), Payload::Placements)
         }
-        InputKind::Inventory => placement_result(inventory::parse(path, bytes), |nodes| {
-            Payload::Placements(Placements { nodes, ..Placements::default() })
-        }),
+        InputKind::Inventory => {
+            placement_result(inventory::parse(path, bytes), |nodes| Payload::Placements(Placements { nodes, ..Placements::default() }))
+        }
         InputKind::Focus | InputKind::Prometheus | InputKind::Series | InputKind::Unknown => ItemResult::default(),
     }
 }

@@ -154,11 +154,14 @@ fn manner(request: &Request, item: &Item) -> String {
 
 fn read_changed(request: &Request, units: Vec<Unit>, folder: &mut Folder, progress: &mut dyn FnMut(Progress)) -> Result<(), StoreError> {
     let is_unchanged = |unit: &Unit| {
-        folder.catalog().sources.get(&unit.key).is_some_and(|source| source.fingerprint == unit.fingerprint() && folder.has_batch(&source.batch))
+        folder
+            .catalog()
+            .sources
+            .get(&unit.key)
+            .is_some_and(|source| source.fingerprint == unit.fingerprint() && folder.has_batch(&source.batch))
     };
     let changed: Vec<Unit> = units.into_iter().filter(|unit| !is_unchanged(unit)).collect();
-    let known: BTreeMap<String, Source> =
-        folder.catalog().sources.values().map(|source| (source.batch.clone(), source.clone())).collect();
+    let known: BTreeMap<String, Source> = folder.catalog().sources.values().map(|source| (source.batch.clone(), source.clone())).collect();
     let total = changed.iter().map(|unit| unit.item.files.len()).sum();
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(1, 8).min(changed.len().max(1));
@@ -359,8 +362,8 @@ fn document(folder: &Folder, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
 
 fn bill(folder: &Folder, id: &str) -> Result<Option<BillFile>, StoreError> {
     let Some(row) = folder.get_rows::<BillRow>("bills", id)?.unwrap_or_default().pop() else { return Ok(None) };
-    let mut bill: BillFile =
-        serde_json::from_str(&row.bill).map_err(|error| StoreError::Damaged { path: format!("bills of {id}").into(), reason: error.to_string() })?;
+    let mut bill: BillFile = serde_json::from_str(&row.bill)
+        .map_err(|error| StoreError::Damaged { path: format!("bills of {id}").into(), reason: error.to_string() })?;
     bill.charges = folder.get_rows("charges", id)?.unwrap_or_default();
     bill.digests = folder.get_rows::<DigestRow>("digests", id)?.unwrap_or_default().into_iter().map(|row| row.digest).collect();
     Ok(Some(bill))

@@ -152,8 +152,7 @@ impl Layout {
         let name = NAME_COLUMNS.iter().filter_map(|name| column(name)).find(|at| type_of(*at).is_some_and(is_text));
         let value = column(VALUE_COLUMN).filter(|at| type_of(*at).is_some_and(is_number));
         let long = name.zip(value);
-        let label_map = column(LABELS_COLUMN)
-            .filter(|at| type_of(*at).is_some_and(|t| is_text(t) || matches!(t, DataType::Map(_, _))));
+        let label_map = column(LABELS_COLUMN).filter(|at| type_of(*at).is_some_and(|t| is_text(t) || matches!(t, DataType::Map(_, _))));
         let mut layout = Layout { time, long, metrics: Vec::new(), unmapped: Vec::new(), labels: Vec::new(), label_map };
         for (at, field) in schema.fields().iter().enumerate() {
             if at == time || Some(at) == label_map || long.is_some_and(|(name, value)| at == name || at == value) {

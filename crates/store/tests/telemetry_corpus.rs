@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use gpuledger_ingest::prometheus::names::NameTable;
 use gpuledger_model::tables::telemetry::{Field, HolderLabel, SignalField, SignalSource};
 use gpuledger_store::discover::{InputKind, PathSpec};
 use gpuledger_store::inputs::{Inputs, Request, read};
@@ -160,10 +161,7 @@ fn recorded_vllm_scrape_gives_its_signals() {
     let inputs = read_path(&folder.join("vllm_scrape"), None);
     let signals: Vec<_> = inputs.telemetry.signals.iter().map(|((source, field), c)| (source.clone(), *field, c.values.clone())).collect();
     let address = SignalSource::Address("kops_vllm_qwen2.5-0.5b".into());
-    assert_eq!(
-        signals,
-        [(address.clone(), SignalField::RequestsRunning, vec![0]), (address, SignalField::RequestsWaiting, vec![0])]
-    );
+    assert_eq!(signals, [(address.clone(), SignalField::RequestsRunning, vec![0]), (address, SignalField::RequestsWaiting, vec![0])]);
     assert!(inputs.rejects.is_empty());
 }
 
@@ -175,4 +173,24 @@ fn samples_without_any_time_are_refused_with_a_remedy() {
     let inputs = read(&request, &mut |_| {});
     assert!(inputs.telemetry.series.is_empty());
     assert!(inputs.rejects.iter().all(|r| r.reason.contains("--assume time=")) && !inputs.rejects.is_empty());
+}
+
+#[test]
+fn every_renamed_name_means_what_the_old_one_meant() {
+    let Some(folder) = corpus() else { return };
+    let text = std::fs::read_to_string(folder.join("../telemetry_dialects.json")).unwrap();
+    let dialects: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let table = NameTable::get();
+    let meaning = |name: &str| {
+        let mappings = table.lookup(name).map(|id| table.mappings(id)).unwrap_or_default();
+        mappings.iter().map(|m| (m.destination, m.scale, m.is_secondary)).collect::<Vec<_>>()
+    };
+    let mut renamed = 0;
+    for (old, entry) in dialects["dcgm_aliases_4_6"].as_object().unwrap() {
+        if !meaning(old).is_empty() {
+            renamed += 1;
+            assert_eq!(meaning(entry["new"].as_str().unwrap()), meaning(old), "{old}");
+        }
+    }
+    assert_eq!(renamed, 16);
 }

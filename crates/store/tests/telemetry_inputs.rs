@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use gpuledger_model::tables::telemetry::{Field, Telemetry};
@@ -16,7 +16,8 @@ use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
 
 const START_S: i64 = 1_791_277_200;
-const METRICS: [&str; 4] = ["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_FB_USED"];
+const METRICS: [&str; 4] =
+    ["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_FB_USED"];
 
 fn read_paths(paths: &[&Path]) -> Inputs {
     let telemetry = paths.iter().map(|path| PathSpec::parse(&path.display().to_string())).collect();

@@ -15,9 +15,14 @@ const START_S: i64 = 1_791_277_200;
 fn scrape(step: i64) -> String {
     let mut text = String::new();
     for board in 0..2 {
-        let labels = format!("gpu=\"{board}\",UUID=\"GPU-0000000{board}-aaaa\",modelName=\"NVIDIA L4\",Hostname=\"n1\",namespace=\"ml\",pod=\"p{board}\"");
+        let labels = format!(
+            "gpu=\"{board}\",UUID=\"GPU-0000000{board}-aaaa\",modelName=\"NVIDIA L4\",Hostname=\"n1\",namespace=\"ml\",pod=\"p{board}\""
+        );
         text.push_str(&format!("DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{labels}}} 0.{step}5\n"));
-        text.push_str(&format!("DCGM_FI_DEV_POWER_USAGE{{{labels}}} {}\n", if step == 3 { "NaN".to_string() } else { format!("{}.507", 90 + step) }));
+        text.push_str(&format!(
+            "DCGM_FI_DEV_POWER_USAGE{{{labels}}} {}\n",
+            if step == 3 { "NaN".to_string() } else { format!("{}.507", 90 + step) }
+        ));
         text.push_str(&format!("DCGM_FI_DEV_FB_USED{{{labels},vgpu=\"0\",hpc_job=\"7\"}} {step}\n"));
     }
     text.push_str(&format!("node_cpu_seconds_total{{cpu=\"0\",mode=\"idle\",node=\"n1\"}} {}\n", 100 + step));

@@ -2,8 +2,9 @@
 
 use std::io::BufRead;
 
+use super::collected::{Counts, Rejects};
 use super::gate::Reason;
-use super::intake::{Counts, Intake, LabelSetId, Rejects};
+use super::intake::{Intake, LabelSetId};
 use super::labels::Labels;
 use super::names::NameTable;
 use super::number::Number;
@@ -25,12 +26,7 @@ const LABEL_LIMIT: usize = 256;
 const SMALLEST_MILLISECONDS: f64 = 1e11;
 
 /// Reads a text to its end, or to where it breaks off: what was read stays, and a reject says where.
-pub fn read_exposition(
-    mut reader: impl BufRead,
-    scrape: Scrape<'_>,
-    intake: &mut Intake,
-    rejects: &mut Rejects,
-) -> Counts {
+pub fn read_exposition(mut reader: impl BufRead, scrape: Scrape<'_>, intake: &mut Intake, rejects: &mut Rejects) -> Counts {
     let mut parser = Parser { scrape, intake, rejects, counts: Counts::default(), line: 0 };
     parser.intake.begin_scrape();
     let mut carry: Vec<u8> = Vec::new();
@@ -155,9 +151,7 @@ impl Parser<'_> {
         };
         let (metric, set) = match (metric, found) {
             (Some(metric), Found::Known(set)) => (metric, set),
-            (Some(metric), Found::New(text, pairs)) => {
-                (metric, self.intake.remember_labels(self.scrape.target, text, labels_of(&pairs)))
-            }
+            (Some(metric), Found::New(text, pairs)) => (metric, self.intake.remember_labels(self.scrape.target, text, labels_of(&pairs))),
             (None, Found::Known(_)) => return self.refuse("", Reason::MalformedName),
             // `{"name", label="value"}`: the name stands among the labels.
             (None, Found::New(_, mut pairs)) => {

@@ -195,10 +195,7 @@ fn limit_steps(field: Field) -> Limit {
         Field::PcieLinkWidth => 32,
         Field::NvlinkTx | Field::NvlinkRx => 4_000_000,
         // Three centuries.
-        Field::ThrottlePower
-        | Field::ThrottleThermal
-        | Field::ThrottleHwThermal
-        | Field::ThrottleHwPowerBrake => 10_000_000_000,
+        Field::ThrottlePower | Field::ThrottleThermal | Field::ThrottleHwThermal | Field::ThrottleHwPowerBrake => 10_000_000_000,
         Field::XidLast => 1_000,
         Field::RowRemapFailed => 1,
         Field::RecoveryAction => 16,
@@ -221,9 +218,17 @@ mod tests {
     #[test]
     fn sentinels_never_become_values() {
         for text in [
-            "2147483632", "2147483635.000000", "4294967295", "140737488355328", "140737488355331.000000",
-            "1.40737488355328e+14", "9223372036854775792", "9223372036854775794.000000", "9.2233720368547758e+18",
-            "9.223372036854776e+018", "18446744073709551615",
+            "2147483632",
+            "2147483635.000000",
+            "4294967295",
+            "140737488355328",
+            "140737488355331.000000",
+            "1.40737488355328e+14",
+            "9223372036854775792",
+            "9223372036854775794.000000",
+            "9.2233720368547758e+18",
+            "9.223372036854776e+018",
+            "18446744073709551615",
         ] {
             for field in Field::ALL {
                 assert_eq!(admit_text(*field, COUNT, text), Err(Reason::Sentinel), "{field:?} {text}");

@@ -111,14 +111,11 @@ impl Labels {
 
     fn holders(&self, target: &str) -> (Vec<HolderLabel>, Option<(String, String)>) {
         let mut holders = Vec::new();
-        let plain = self
-            .first(&["pod", "pod_name"])
-            .map(|pod| (self.first(&["namespace", "pod_namespace"]).unwrap_or_default(), pod));
+        let plain = self.first(&["pod", "pod_name"]).map(|pod| (self.first(&["namespace", "pod_namespace"]).unwrap_or_default(), pod));
         let owned = |(namespace, pod): (&str, &str)| (namespace.to_string(), pod.to_string());
         // An exported label, empty or not, proves that the plain ones were written by the scrape
         // configuration and name the exporter (dcgm-exporter#27, #340).
-        let is_relabelled =
-            ["exported_pod", "exported_namespace", "exported_container"].iter().any(|n| self.raw(n).is_some());
+        let is_relabelled = ["exported_pod", "exported_namespace", "exported_container"].iter().any(|n| self.raw(n).is_some());
         let mut exporter_pod = None;
         if is_relabelled {
             exporter_pod = plain.map(owned);
@@ -142,8 +139,7 @@ impl Labels {
         let container = self.first(&["container", "container_name"]).unwrap_or_default();
         let is_of_service = ["service", "job"].iter().any(|label| {
             // A pod of the scraped service is called after it, with a generated ending.
-            self.get("instance").is_some()
-                && self.get(label).is_some_and(|name| name.contains("exporter") && pod.starts_with(name))
+            self.get("instance").is_some() && self.get(label).is_some_and(|name| name.contains("exporter") && pod.starts_with(name))
         });
         pod.contains("dcgm-exporter")
             || pod == target
@@ -171,9 +167,7 @@ fn is_local(name: &str) -> bool {
 fn without_port(address: &str) -> &str {
     match address.rsplit_once(':') {
         // A bare IPv6 address has colons and no port.
-        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && (!host.contains(':') || host.ends_with(']')) => {
-            host
-        }
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && (!host.contains(':') || host.ends_with(']')) => host,
         _ => address,
     }
 }
@@ -181,11 +175,7 @@ fn without_port(address: &str) -> &str {
 /// `1c.3g.20gb` is a compute instance of `3g.20gb`.
 fn without_compute_instance(profile: &str) -> String {
     match profile.split_once('.') {
-        Some((head, rest))
-            if head.len() > 1
-                && head.ends_with('c')
-                && head.bytes().rev().skip(1).all(|b| b.is_ascii_digit()) =>
-        {
+        Some((head, rest)) if head.len() > 1 && head.ends_with('c') && head.bytes().rev().skip(1).all(|b| b.is_ascii_digit()) => {
             rest.to_string()
         }
         _ => profile.to_string(),

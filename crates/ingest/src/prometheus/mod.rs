@@ -7,6 +7,7 @@
 //! sentinels and impossible values, [`Intake`] keeps the rest, and [`Collected::into_telemetry`] gives the
 //! canonical table, the same for any order, split or repetition of the input.
 
+mod collected;
 pub mod exposition;
 pub mod gate;
 mod intake;
@@ -15,9 +16,10 @@ pub mod names;
 pub mod number;
 mod signals;
 
+pub use collected::{Collected, Counts, Rejects, SignalPartKey, TargetScrapes};
 pub use exposition::{Scrape, is_sample_line, read_exposition};
 pub use gate::Reason;
-pub use intake::{Collected, Counts, Intake, LabelSetId, Rejects, SignalPartKey, TargetScrapes};
+pub use intake::{Intake, LabelSetId};
 pub use number::{Exact, Number};
 
 #[cfg(test)]

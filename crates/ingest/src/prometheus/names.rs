@@ -104,9 +104,7 @@ impl NameTable {
         for row in reader.records().flatten() {
             let cell = |at: usize| row.get(at).unwrap_or_default();
             let number = |at: usize| cell(at).parse::<u64>().ok().filter(|n| *n > 0);
-            let (Some(destination), Some(numerator), Some(denominator)) =
-                (destination(cell(2)), number(3), number(4))
-            else {
+            let (Some(destination), Some(numerator), Some(denominator)) = (destination(cell(2)), number(3), number(4)) else {
                 continue;
             };
             let steps_per_unit = match destination {

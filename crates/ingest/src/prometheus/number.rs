@@ -153,10 +153,7 @@ pub struct Scale {
 impl Scale {
     /// The magnitude in steps, rounded half up; `None` if it does not fit.
     pub fn steps(&self, number: &Exact) -> Option<i64> {
-        let product = number
-            .mantissa
-            .checked_mul(u128::from(self.numerator))?
-            .checked_mul(u128::from(self.steps_per_unit))?;
+        let product = number.mantissa.checked_mul(u128::from(self.numerator))?.checked_mul(u128::from(self.steps_per_unit))?;
         if product == 0 {
             return Some(0);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuledger_model::tables::telemetry::{Column, SignalField, SignalSource};
 
-use super::intake::SignalPartKey;
+use super::collected::SignalPartKey;
 use super::names::SignalPart;
 
 /// Sums the parts of each signal: gauges at equal times; counters by their increases, so that a part that
@@ -19,9 +19,7 @@ pub fn sum_parts(parts: &BTreeMap<SignalPartKey, Column>) -> BTreeMap<(SignalSou
         }
     }
     for ((source, producer), columns) in &limits {
-        groups
-            .entry((source.clone(), SignalField::HolderCpuLimit, producer))
-            .or_insert_with(|| columns.iter().collect());
+        groups.entry((source.clone(), SignalField::HolderCpuLimit, producer)).or_insert_with(|| columns.iter().collect());
     }
     let mut best: BTreeMap<(SignalSource, SignalField), Column> = BTreeMap::new();
     for ((source, field, _), columns) in groups {
@@ -43,10 +41,7 @@ pub fn sum_parts(parts: &BTreeMap<SignalPartKey, Column>) -> BTreeMap<(SignalSou
 
 fn is_counter(field: SignalField) -> bool {
     match field {
-        SignalField::HostCpuTotal
-        | SignalField::HostCpuIdle
-        | SignalField::HostCpuIowait
-        | SignalField::HolderCpuUsed => true,
+        SignalField::HostCpuTotal | SignalField::HostCpuIdle | SignalField::HostCpuIowait | SignalField::HolderCpuUsed => true,
         SignalField::HolderCpuLimit | SignalField::RequestsRunning | SignalField::RequestsWaiting => false,
     }
 }

@@ -37,7 +37,8 @@ fn one_value(telemetry: &Telemetry, field: Field) -> i64 {
     columns[0].1.values[0]
 }
 
-const BOARD: &str = "gpu=\"0\",UUID=\"GPU-6d5c0ac5-74d7-3130-46f1-e93ed57f469a\",pci_bus_id=\"00000000:37:00.0\",modelName=\"Tesla T4\",Hostname=\"n1\"";
+const BOARD: &str =
+    "gpu=\"0\",UUID=\"GPU-6d5c0ac5-74d7-3130-46f1-e93ed57f469a\",pci_bus_id=\"00000000:37:00.0\",modelName=\"Tesla T4\",Hostname=\"n1\"";
 
 fn scrape_text() -> String {
     let mut text = String::from("# HELP DCGM_FI_DEV_GPU_UTIL tabs\there {}\n# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n");
@@ -91,8 +92,13 @@ fn ing_1_order_repeats_names_and_encodings_leave_no_trace() {
         .replace("Hostname", "hostname");
     let old_pods = text.replace("pod=", "pod_name=").replace("namespace=", "pod_namespace=").replace("UUID=\"GPU-", "uuid=\"");
     for (what, variant) in [
-        ("permuted", &permuted), ("crlf", &crlf), ("spaced", &spaced), ("labelled", &labelled),
-        ("exemplars", &exemplars), ("renamed", &renamed), ("old pods", &old_pods),
+        ("permuted", &permuted),
+        ("crlf", &crlf),
+        ("spaced", &spaced),
+        ("labelled", &labelled),
+        ("exemplars", &exemplars),
+        ("renamed", &renamed),
+        ("old pods", &old_pods),
     ] {
         let got = read(&[("n1", T0 + 15_000, variant), ("n1", T0, variant), ("n1", T0, &text)]);
         assert_eq!(got, want, "{what}");
@@ -102,7 +108,9 @@ fn ing_1_order_repeats_names_and_encodings_leave_no_trace() {
     let split = [("n1", T0 + 15_000, second.as_str()), ("n1", T0, halves[0]), ("n1", T0, &second), ("n1", T0 + 15_000, halves[0])];
     assert_eq!(read(&split), want);
     // Timestamps in the lines, in milliseconds and as OpenMetrics' seconds.
-    let stamped = |stamp: &str| text.lines().map(|l| if l.starts_with('#') { format!("{l}\n") } else { format!("{l} {stamp}\n") }).collect::<String>();
+    let stamped = |stamp: &str| {
+        text.lines().map(|l| if l.starts_with('#') { format!("{l}\n") } else { format!("{l} {stamp}\n") }).collect::<String>()
+    };
     let (ms, s) = (stamped("1791277200000"), format!("{}# EOF\n", stamped("1791277215.000")));
     assert_eq!(read(&[("n1", 5, &ms), ("n1", 7, &s)]), want);
     // Parts read apart and merged.
@@ -124,7 +132,16 @@ fn ing_2_a_sentinel_only_removes_its_sample() {
     for line in text.lines().filter(|l| !l.starts_with('#') && !l.contains("SM_CLOCK")) {
         let (head, _) = line.rsplit_once(' ').unwrap();
         let name = head.split('{').next().unwrap();
-        for bad in ["2147483635", "4294967295", "9223372036854775792", "140737488355328.000000", "NaN", "+Inf", "-1", "ERROR - FAILED TO CONVERT TO STRING"] {
+        for bad in [
+            "2147483635",
+            "4294967295",
+            "9223372036854775792",
+            "140737488355328.000000",
+            "NaN",
+            "+Inf",
+            "-1",
+            "ERROR - FAILED TO CONVERT TO STRING",
+        ] {
             let got = read(&[("n1", T0, &text.replace(line, &format!("{head} {bad}")))]);
             let mut expected = want.clone();
             let id = names::NameTable::get().lookup(name).unwrap();
