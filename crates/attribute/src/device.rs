@@ -343,7 +343,12 @@ fn machine_model(machine: &Machine, placements: &Placements, window: Window) -> 
 }
 
 /// (name, whether it is a board, kind of a place without board, time within the hour).
-fn places_of_hour(machine: &Machine, boards: &Boards, placements: &Placements, hour: Window) -> Vec<(String, bool, Option<UnitKind>, Window)> {
+fn places_of_hour(
+    machine: &Machine,
+    boards: &Boards,
+    placements: &Placements,
+    hour: Window,
+) -> Vec<(String, bool, Option<UnitKind>, Window)> {
     let nodes: Vec<_> = machine.nodes_within(hour).filter_map(|n| n.node).map(|at| &placements.nodes[at]).collect();
     let capacity = nodes.iter().filter_map(|n| n.capacity_devices).max();
     let allocatable = nodes.iter().filter_map(|n| n.allocatable_devices).max();
@@ -410,7 +415,11 @@ fn places_of_hour(machine: &Machine, boards: &Boards, placements: &Placements, h
     while places < known {
         let kind = match allocatable {
             Some(allocatable) if places >= allocatable as usize => {
-                if capacity.is_some_and(|c| places < c as usize) { UnitKind::Missing } else { UnitKind::Unknown }
+                if capacity.is_some_and(|c| places < c as usize) {
+                    UnitKind::Missing
+                } else {
+                    UnitKind::Unknown
+                }
             }
             _ => UnitKind::Anonymous,
         };

@@ -85,7 +85,16 @@ impl Ground {
 }
 
 #[allow(clippy::too_many_arguments, reason = "one private constructor")]
-fn finding(cause: Cause, subject: &str, currency: &str, own: &[MoneyStretch], window: Window, units: i128, book: &RuleBook, figures: &dyn Fn(&str, &[String], Window) -> String) -> Finding {
+fn finding(
+    cause: Cause,
+    subject: &str,
+    currency: &str,
+    own: &[MoneyStretch],
+    window: Window,
+    units: i128,
+    book: &RuleBook,
+    figures: &dyn Fn(&str, &[String], Window) -> String,
+) -> Finding {
     let mut by_rule: BTreeMap<&str, i128> = BTreeMap::new();
     let mut by_confidence: BTreeMap<Confidence, i128> = BTreeMap::new();
     for stretch in own {

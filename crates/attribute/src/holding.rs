@@ -494,14 +494,9 @@ fn label_only(evidence: &Evidence<'_>, alone: BTreeMap<(String, HolderLabel), Ve
         }
         let last = times[times.len() - 1];
         spans.push(Window::new(start, last));
-        let replicas = evidence
-            .machine
-            .nodes
-            .iter()
-            .filter_map(|n| n.node)
-            .map(|at| evidence.placements.nodes[at].replicas.max(1))
-            .max()
-            .unwrap_or(1) as usize;
+        let replicas =
+            evidence.machine.nodes.iter().filter_map(|n| n.node).map(|at| evidence.placements.nodes[at].replicas.max(1)).max().unwrap_or(1)
+                as usize;
         let taken = taken_time(&out.rows, &unit, replicas);
         let cluster = evidence.machine.nodes.first().map(|n| n.cluster.clone()).unwrap_or_default();
         let holder = extra_holder(extra, evidence.placements.holders.len(), &cluster, &label, start, last);
@@ -538,7 +533,9 @@ fn taken_time(rows: &[Holding], unit: &str, replicas: usize) -> WindowSet {
 
 fn extra_holder(extra: &mut Vec<Holder>, base: usize, cluster: &str, label: &HolderLabel, from_ms: i64, to_ms: i64) -> usize {
     let (key, namespace, name, uid) = match label {
-        HolderLabel::Pod { namespace, pod } => (format!("k8s/{cluster}/{namespace}/{pod}/"), Some(namespace.clone()), pod.clone(), String::new()),
+        HolderLabel::Pod { namespace, pod } => {
+            (format!("k8s/{cluster}/{namespace}/{pod}/"), Some(namespace.clone()), pod.clone(), String::new())
+        }
         HolderLabel::Job(id) => (format!("slurm/{cluster}/{id}/"), None, id.clone(), id.clone()),
     };
     if let Some(at) = extra.iter().position(|h| h.key == key) {

@@ -1,45 +1,20 @@
 //! The ladder of a window: paid >= held >= engine busy >= filled >= issuing >= useful, and the one name of each
 //! part (ACCOUNTING section 6). Levels are whole parts per million, rounded half up once from exact means.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use gpuledger_model::accelerator;
 use gpuledger_model::cause::{Cause, Confidence, Part};
-use gpuledger_model::tables::placement::{Holder, Outcome};
+use gpuledger_model::tables::placement::Holder;
 use gpuledger_model::time::{MINUTE_MS, WINDOW_MS, Window, WindowSet, floor_to};
 
+use crate::facts::{Facts, Grade, machine_facts};
+use crate::lost::{Lost, lost_work};
 use crate::observe::{MachineRecord, UnitRecord};
-use crate::rules::{RuleBook, ppm};
-use crate::window::{Mean, WindowField, WindowRows};
+use crate::rules::RuleBook;
+use crate::window::WindowField;
 
 /// Parts per million of a whole.
 pub const WHOLE_PPM: i64 = 1_000_000;
-
-/// XIDs after which a board needs a reset or a reboot (alert rules of public exporters).
-const RESET_XIDS: [i64; 8] = [48, 62, 64, 74, 79, 95, 119, 120];
-
-/// What fields a window has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Grade {
-    /// Engine, SM, tensor and memory interface.
-    A,
-    /// Engine and one of tensor and memory interface.
-    B,
-    /// Engine alone, or GPU_UTIL.
-    C,
-    /// Power alone.
-    D,
-}
-
-impl Grade {
-    fn confidence(self) -> Confidence {
-        match self {
-            Grade::A => Confidence::High,
-            Grade::B => Confidence::Medium,
-            Grade::C | Grade::D => Confidence::Low,
-        }
-    }
-}
 
 /// A part of a window's held and observed time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,285 +81,23 @@ pub fn judge(records: &[MachineRecord], holders: &[Holder], book: &RuleBook) -> 
     for ((record, facts), fires) in records.iter().zip(&facts).zip(&fires) {
         let mut by_unit = BTreeMap::new();
         for (id, unit) in &record.unit_records {
-            let judge = UnitJudge { record, id, unit, facts: &facts[id.as_str()], fires: &fires[id.as_str()], holders, work: &work, waits: &waits, lost: &lost, book };
+            let judge = UnitJudge {
+                record,
+                id,
+                unit,
+                facts: &facts[id.as_str()],
+                fires: &fires[id.as_str()],
+                holders,
+                work: &work,
+                waits: &waits,
+                lost: &lost,
+                book,
+            };
             by_unit.insert(id.clone(), judge.verdicts());
         }
         out.push(by_unit);
     }
     (out, remarks)
-}
-
-/// What a window's fields say, before any holder is asked.
-#[derive(Clone, Copy, Debug)]
-struct Facts {
-    grade: Grade,
-    /// g, s, u and tensor / 0.93 in parts per million.
-    g: i64,
-    s: i64,
-    u: i64,
-    t: i64,
-    sm: Option<f64>,
-    tensor: Option<f64>,
-    dram: Option<f64>,
-    fp32: Option<f64>,
-    occupancy: Option<f64>,
-    memory: Option<f64>,
-    process: bool,
-    power_watts: Option<f64>,
-    pcie_mb: Option<f64>,
-    is_idle: bool,
-    hang: bool,
-    latch: bool,
-    throttled: bool,
-    copy_bound: bool,
-    deviation: Option<f64>,
-    host_cpu: Option<f64>,
-    host_iowait: Option<f64>,
-    broken: bool,
-}
-
-/// The idle power and the limit of a board, watts.
-#[derive(Clone, Copy, Debug, Default)]
-struct BoardPower {
-    idle_watts: Option<f64>,
-    tdp_watts: Option<f64>,
-}
-
-fn board_power(record: &MachineRecord, board: &str, units: &[&str], book: &RuleBook) -> BoardPower {
-    let model = record.units.iter().find(|u| u.board == board).and_then(|u| u.model.as_deref()).or(record.model.as_deref());
-    let tdp_watts = model.and_then(accelerator::by_name).and_then(|a| a.tdp_watts).map(|w| w as f64);
-    // Slots of 5 minutes: power covered for at least 240 s and every unit's engine and util, as far as known, below 5 %.
-    let mut slots: BTreeMap<i64, Slot> = BTreeMap::new();
-    for unit in units {
-        let rows = &record.unit_records[*unit].windows;
-        for row in 0..rows.len() {
-            let slot = slots.entry(floor_to(rows.from_ms[row], WINDOW_MS)).or_default();
-            if let Some((covered, sum)) = rows.sum(WindowField::Power, row) {
-                slot.power_ms += covered;
-                slot.power_sum += sum;
-            }
-            for (at, field) in [WindowField::Engine, WindowField::Util].into_iter().enumerate() {
-                if let Some((covered, sum)) = rows.sum(field, row) {
-                    let own = slot.busy.entry((unit, at)).or_insert((0, 0));
-                    own.0 += covered;
-                    own.1 += sum;
-                }
-            }
-        }
-    }
-    let count = units.len().max(1) as i64;
-    let limits = [ppm(book.idle.engine_ratio_max), ppm(book.idle.util_ratio_max)];
-    let least = slots
-        .values()
-        .filter(|s| s.power_ms >= book.interconnect_wait.busy_power_seconds_min * 1000 * count && !s.busy.is_empty())
-        .filter(|s| s.busy.iter().all(|((_, at), (covered, sum))| *sum < i128::from(limits[*at]) * i128::from(*covered)))
-        .map(|s| s.power_sum as f64 / s.power_ms as f64 / 1e6)
-        .fold(None::<f64>, |least, watts| Some(least.map_or(watts, |l| l.min(watts))));
-    let bound = match tdp_watts {
-        Some(tdp) => (book.idle.idle_power_tdp_ratio_max * tdp).max(book.idle.idle_power_watts_max),
-        None => book.idle.idle_power_watts_max,
-    };
-    let idle_watts = least.filter(|l| *l <= bound).or(tdp_watts.map(|tdp| book.idle.idle_power_tdp_ratio_default * tdp));
-    BoardPower { idle_watts, tdp_watts }
-}
-
-#[derive(Default)]
-struct Slot<'a> {
-    power_ms: i64,
-    power_sum: i128,
-    busy: BTreeMap<(&'a str, usize), (i64, i128)>,
-}
-
-fn machine_facts<'a>(record: &'a MachineRecord, book: &RuleBook) -> BTreeMap<&'a str, Vec<Facts>> {
-    let mut by_board: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for unit in record.units.iter().filter(|u| record.unit_records.contains_key(&u.id)) {
-        by_board.entry(&unit.board).or_default().insert(&unit.id);
-    }
-    let mut out = BTreeMap::new();
-    for (board, units) in by_board {
-        let with_windows: Vec<&str> = units.iter().copied().filter(|u| !record.unit_records[*u].windows.is_empty()).collect();
-        let power = board_power(record, board, &with_windows, book);
-        for unit in units {
-            out.insert(unit, unit_facts(&record.unit_records[unit].windows, power, book));
-        }
-    }
-    out
-}
-
-fn unit_facts(rows: &WindowRows, power: BoardPower, book: &RuleBook) -> Vec<Facts> {
-    let least = book.limits.field_covered_ratio_min;
-    let ratio = |field, row| rows.mean(field, row, least).map(|m: Mean| m.value() / 1e6);
-    let limit_of = |row| ratio(WindowField::PowerLimit, row).or(power.tdp_watts);
-    let above_idle = |row: usize, part: f64| match (power.idle_watts, limit_of(row)) {
-        (Some(idle), Some(limit)) => Some(idle + part * (limit - idle).max(0.0)),
-        _ => None,
-    };
-    // Profiling fields that contradict GPU_UTIL and power for 10 minutes are not used.
-    let contradicts = runs(rows, book.contradiction.minutes_min, |row| {
-        let util = ratio(WindowField::Util, row).is_some_and(|u| u >= book.contradiction.util_ratio_min);
-        let zero = rows.extremes(WindowField::Engine, row).is_some_and(|(_, greatest)| greatest == 0);
-        let warm = match (ratio(WindowField::Power, row), power.idle_watts) {
-            (Some(watts), Some(idle)) => watts > book.contradiction.power_factor * idle,
-            _ => false,
-        };
-        util && zero && warm
-    });
-    let pinned = |row: usize| {
-        let util = rows.mean(WindowField::Util, row, least).is_some()
-            && rows.extremes(WindowField::Util, row).is_some_and(|(least, _)| least >= ppm(book.interconnect_wait.hang_util_ratio_min));
-        let cold = match (ratio(WindowField::Power, row), power.idle_watts) {
-            (Some(watts), Some(idle)) => {
-                let headroom = above_idle(row, book.interconnect_wait.hang_power_headroom_ratio).unwrap_or(0.0);
-                watts <= (book.interconnect_wait.hang_power_factor * idle).max(headroom)
-            }
-            _ => false,
-        };
-        util && cold
-    };
-    let has_process = |row| ratio(WindowField::Processes, row).is_some_and(|p| p > 0.0);
-    let hangs = runs(rows, book.interconnect_wait.hang_minutes_min, |row| {
-        pinned(row)
-            && match ratio(WindowField::MemoryRatio, row) {
-                Some(memory) => memory >= book.interconnect_wait.hang_memory_ratio_min,
-                None => has_process(row),
-            }
-    });
-    let latches = runs(rows, book.interconnect_wait.hang_minutes_min, |row| {
-        pinned(row)
-            && !has_process(row)
-            && ratio(WindowField::MemoryRatio, row).is_some_and(|m| m < book.interconnect_wait.latch_memory_ratio_max)
-    });
-    let mut broken = false;
-    let mut last_xid: Option<i64> = None;
-    let mut out = Vec::with_capacity(rows.len());
-    for row in 0..rows.len() {
-        let mean = |field| if contradicts[row] && is_profiling(field) { None } else { rows.mean(field, row, least) };
-        let value = |field| mean(field).map(|m| m.value() / 1e6);
-        let whole = |field| mean(field).map_or(0, |m| m.scaled(1, 1));
-        let (engine, sm, tensor, dram) = (mean(WindowField::Engine), mean(WindowField::Sm), mean(WindowField::Tensor), mean(WindowField::Dram));
-        let util = value(WindowField::Util);
-        let grade = match (engine, sm, tensor, dram) {
-            (Some(_), Some(_), Some(_), Some(_)) => Grade::A,
-            (Some(_), _, Some(_), _) | (Some(_), _, _, Some(_)) => Grade::B,
-            (Some(_), _, _, _) => Grade::C,
-            _ if util.is_some() => Grade::C,
-            _ => Grade::D,
-        };
-        let peak = |mean: Option<Mean>, peak: f64| mean.map_or(0, |m| m.scaled(1_000_000, i128::from(ppm(peak))));
-        let g = engine.map_or(0, |m| m.scaled(1, 1)).clamp(0, WHOLE_PPM);
-        let t = peak(tensor, book.limits.tensor_practical_peak);
-        let issuing = [
-            t,
-            peak(dram, book.limits.dram_practical_peak),
-            whole(WindowField::Fp64),
-            whole(WindowField::Fp32),
-            whole(WindowField::Fp16),
-        ];
-        let u = issuing.into_iter().max().unwrap_or(0).min(g);
-        let s = sm.map_or(u, |m| m.scaled(1, 1)).clamp(u, g);
-        let power_watts = value(WindowField::Power);
-        let is_idle = match (engine, util, grade) {
-            (Some(_), _, _) => value(WindowField::Engine).is_some_and(|g| g < book.idle.engine_ratio_max),
-            (None, Some(util), _) => {
-                let cool = match (power_watts, above_idle(row, book.idle.power_headroom_ratio)) {
-                    (Some(watts), Some(bound)) => watts < bound,
-                    _ => true,
-                };
-                util < book.idle.util_ratio_max && cool
-            }
-            (None, None, _) => match (power_watts, power.idle_watts) {
-                (Some(watts), Some(idle)) => watts <= book.idle.grade_d_power_factor * idle,
-                _ => false,
-            },
-        };
-        let pcie_mb = value(WindowField::Pcie);
-        let copy_bound = match (pcie_mb, value(WindowField::LinkPeak), value(WindowField::Sm)) {
-            (Some(pcie), Some(peak), Some(sm)) => {
-                peak > 0.0
-                    && pcie >= book.copy_bound.pcie_mb_per_second_min
-                    && pcie >= book.copy_bound.link_peak_ratio_min * peak
-                    && sm < book.copy_bound.sm_ratio_max
-            }
-            _ => false,
-        };
-        let above = |field, least: f64| value(field).is_some_and(|rate| rate > least);
-        let throttled = above(WindowField::Thermal, book.throttled.thermal_rate_min)
-            || above(WindowField::HwThermal, book.throttled.thermal_rate_min)
-            || above(WindowField::PowerBrake, book.throttled.power_brake_rate_min);
-        // A board is broken from the edge of a reset-class XID until it works again.
-        if let Some((_, xid)) = rows.extremes(WindowField::Xid, row) {
-            let code = xid / 1_000_000;
-            if last_xid.is_some_and(|last| last != code) && RESET_XIDS.contains(&code) {
-                broken = true;
-            }
-            last_xid = Some(code);
-        }
-        if !is_idle {
-            broken = false;
-        }
-        let remap_failed = rows.extremes(WindowField::RowRemapFailed, row).is_some_and(|(_, greatest)| greatest > 0);
-        out.push(Facts {
-            grade,
-            g,
-            s,
-            u,
-            t,
-            sm: value(WindowField::Sm),
-            tensor: value(WindowField::Tensor),
-            dram: value(WindowField::Dram),
-            fp32: value(WindowField::Fp32),
-            occupancy: value(WindowField::Occupancy),
-            memory: value(WindowField::MemoryRatio),
-            process: has_process(row),
-            power_watts,
-            pcie_mb,
-            is_idle,
-            hang: hangs[row],
-            latch: latches[row],
-            throttled,
-            copy_bound,
-            deviation: rows.deviation(WindowField::Engine, row).map(|d| d / 1e6),
-            host_cpu: value(WindowField::HostCpu),
-            host_iowait: value(WindowField::HostIowait),
-            broken: broken || remap_failed,
-        });
-    }
-    out
-}
-
-fn is_profiling(field: WindowField) -> bool {
-    matches!(
-        field,
-        WindowField::Engine
-            | WindowField::Sm
-            | WindowField::Occupancy
-            | WindowField::Tensor
-            | WindowField::Dram
-            | WindowField::Fp64
-            | WindowField::Fp32
-            | WindowField::Fp16
-    )
-}
-
-/// Rows in runs of adjacent windows that all satisfy `holds` and last at least `minutes`.
-fn runs(rows: &WindowRows, minutes: i64, holds: impl Fn(usize) -> bool) -> Vec<bool> {
-    let mut out = vec![false; rows.len()];
-    let mut start = 0;
-    while start < rows.len() {
-        if !holds(start) {
-            start += 1;
-            continue;
-        }
-        let mut end = start + 1;
-        while end < rows.len() && rows.from_ms[end] == rows.to_ms[end - 1] && holds(end) {
-            end += 1;
-        }
-        if rows.to_ms[end - 1] - rows.from_ms[start] >= minutes * MINUTE_MS {
-            out[start..end].fill(true);
-        }
-        start = end;
-    }
-    out
 }
 
 fn holders_of_row(unit: &UnitRecord, row: usize) -> &[(usize, gpuledger_model::mig::Share)] {
@@ -451,7 +164,12 @@ impl HolderWork {
     }
 }
 
-fn interconnect_fires<'a>(record: &'a MachineRecord, facts: &BTreeMap<&str, Vec<Facts>>, work: &HolderWork, book: &RuleBook) -> BTreeMap<&'a str, Vec<Vec<bool>>> {
+fn interconnect_fires<'a>(
+    record: &'a MachineRecord,
+    facts: &BTreeMap<&str, Vec<Facts>>,
+    work: &HolderWork,
+    book: &RuleBook,
+) -> BTreeMap<&'a str, Vec<Vec<bool>>> {
     let mut out = BTreeMap::new();
     for (id, unit) in &record.unit_records {
         let rows = (0..unit.windows.len())
@@ -482,63 +200,6 @@ fn rule_6(facts: &Facts, busiest_watts: Option<f64>, book: &RuleBook) -> bool {
         _ => false,
     };
     spins || facts.hang
-}
-
-/// When a holder's useful work was lost, and how sure that is.
-#[derive(Clone, Copy, Debug)]
-struct Lost {
-    window: Window,
-    confidence: Confidence,
-}
-
-fn lost_work(holders: &[Holder], remarks: &mut Vec<Remark>) -> BTreeMap<usize, Lost> {
-    let mut runs: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
-    for (at, holder) in holders.iter().enumerate() {
-        runs.entry((&holder.cluster, &holder.run)).or_default().push(at);
-    }
-    let mut out = BTreeMap::new();
-    for mut incarnations in runs.into_values() {
-        incarnations.sort_by_key(|at| (holders[*at].from_ms, holders[*at].key.clone()));
-        let ends_badly = |h: &Holder| matches!(h.outcome, Outcome::Failed | Outcome::Preempted);
-        if !incarnations.iter().any(|at| ends_badly(&holders[*at])) {
-            continue;
-        }
-        let mut checkpoints: Vec<i64> = incarnations.iter().flat_map(|at| holders[*at].checkpoints_ms.iter().copied()).collect();
-        checkpoints.sort_unstable();
-        let has_evidence = !checkpoints.is_empty() || incarnations.iter().any(|at| holders[*at].resumed_from_ms.is_some());
-        let last_ended = incarnations.iter().filter(|at| holders[**at].to_ms.is_some()).max_by_key(|at| holders[**at].to_ms);
-        let for_good = last_ended.is_some_and(|at| holders[*at].outcome == Outcome::Failed)
-            && !incarnations.iter().any(|at| matches!(holders[*at].outcome, Outcome::Succeeded | Outcome::Alive));
-        if !has_evidence && for_good {
-            for at in &incarnations {
-                let holder = &holders[*at];
-                let window = Window::new(holder.from_ms, holder.to_ms.unwrap_or(i64::MAX));
-                out.insert(*at, Lost { window, confidence: Confidence::Low });
-            }
-            continue;
-        }
-        for (place, at) in incarnations.iter().enumerate() {
-            let holder = &holders[*at];
-            let Some(end) = holder.to_ms.filter(|_| ends_badly(holder)) else { continue };
-            let resumed = incarnations[place + 1..].iter().map(|n| &holders[*n]).find(|n| n.from_ms >= end || n.resumed_from_ms.is_some());
-            let resumed_from = resumed.and_then(|n| n.resumed_from_ms);
-            let last_checkpoint = checkpoints.iter().copied().filter(|t| *t <= end).max();
-            if let Some(from) = resumed_from.or(last_checkpoint) {
-                let window = Window::new(from.max(holder.from_ms), end);
-                out.insert(*at, Lost { window, confidence: Confidence::High });
-            } else if has_evidence {
-                out.insert(*at, Lost { window: Window::new(holder.from_ms, end), confidence: Confidence::High });
-            } else if holder.outcome == Outcome::Preempted {
-                remarks.push(Remark {
-                    kind: "preempted_without_checkpoint",
-                    subject: holder.key.clone(),
-                    window: Window::new(holder.from_ms, end),
-                    evidence: "preempted, and no checkpoint is known: what it lost cannot be told".to_string(),
-                });
-            }
-        }
-    }
-    out
 }
 
 struct UnitJudge<'a> {
@@ -672,9 +333,7 @@ impl UnitJudge<'_> {
 
     fn run_waits_elsewhere(&self, run: &str, row: usize) -> bool {
         let window = self.unit.windows.window(row);
-        self.waits
-            .get(run)
-            .is_some_and(|units| units.iter().any(|(unit, set)| unit != self.id && set.overlap_ms(window) > 0))
+        self.waits.get(run).is_some_and(|units| units.iter().any(|(unit, set)| unit != self.id && set.overlap_ms(window) > 0))
     }
 
     fn input_starved(&self, row: usize, at: usize) -> Option<bool> {
@@ -696,7 +355,8 @@ impl UnitJudge<'_> {
         let of_limit = self.unit.signals.get(&(row, holder)).and_then(|s| s.cpu_mean());
         let cpu = of_limit.or(facts.host_cpu);
         if cpu.is_some() || facts.host_iowait.is_some() {
-            let starved = cpu.is_some_and(|c| c >= rule.host_cpu_ratio_min) || facts.host_iowait.is_some_and(|w| w >= rule.host_iowait_ratio_min);
+            let starved =
+                cpu.is_some_and(|c| c >= rule.host_cpu_ratio_min) || facts.host_iowait.is_some_and(|w| w >= rule.host_iowait_ratio_min);
             return starved.then_some(true);
         }
         facts.deviation.is_some_and(|d| d >= rule.engine_deviation_min).then_some(false)
@@ -757,7 +417,11 @@ impl UnitJudge<'_> {
                 None => (Cause::Headroom, "idle_short", grade),
             }
         } else if let Some(by_host) = starved {
-            (Cause::InputStarved, if by_host { "input_starved.4.host" } else { "input_starved.4.sawtooth" }, if by_host { grade } else { Confidence::Low })
+            (
+                Cause::InputStarved,
+                if by_host { "input_starved.4.host" } else { "input_starved.4.sawtooth" },
+                if by_host { grade } else { Confidence::Low },
+            )
         } else if facts.copy_bound {
             (Cause::InputStarved, "input_starved.5", grade)
         } else {

@@ -10,19 +10,22 @@
 //! (causes), [`paid`] (time), [`post`] (money), [`find`] (findings).
 
 pub mod device;
+mod facts;
+pub mod find;
 pub mod holding;
 pub mod ladder;
+mod lost;
 pub mod machine;
 pub mod observe;
+pub mod paid;
 pub mod pool;
+pub mod post;
+mod poster;
 pub mod record;
 pub mod rules;
+mod run;
+pub mod spread;
 pub mod standing;
 pub mod window;
-pub mod find;
-pub mod paid;
-pub mod post;
-pub mod spread;
-mod run;
 
 pub use run::{Attribution, Input, Observed, attribute, ledger, observe_all, observed_again};

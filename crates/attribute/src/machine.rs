@@ -98,12 +98,8 @@ pub fn join(
     for node in placements.nodes.iter().filter(|n| n.record == RecordKind::Inventory) {
         inventory.entry(node.name.as_str()).or_default().push(node);
     }
-    let scheduler_names: BTreeSet<(&str, &str)> = placements
-        .nodes
-        .iter()
-        .filter(|n| n.record != RecordKind::Inventory)
-        .map(|n| (n.cluster.as_str(), n.name.as_str()))
-        .collect();
+    let scheduler_names: BTreeSet<(&str, &str)> =
+        placements.nodes.iter().filter(|n| n.record != RecordKind::Inventory).map(|n| (n.cluster.as_str(), n.name.as_str())).collect();
 
     // Scheduler nodes: several objects of one name follow each other.
     let mut by_name: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
@@ -113,7 +109,9 @@ pub fn join(
         }
     }
     for ((cluster, name), mut rows) in by_name {
-        rows.sort_by_key(|at| (placements.nodes[*at].from_ms.unwrap_or(i64::MIN), placements.nodes[*at].uid.clone(), placements.nodes[*at].machine_id.clone()));
+        rows.sort_by_key(|at| {
+            (placements.nodes[*at].from_ms.unwrap_or(i64::MIN), placements.nodes[*at].uid.clone(), placements.nodes[*at].machine_id.clone())
+        });
         for (place, at) in rows.iter().enumerate() {
             let node = &placements.nodes[*at];
             let first = if place == 0 { i64::MIN } else { node.from_ms.unwrap_or(i64::MIN) };
@@ -126,7 +124,11 @@ pub fn join(
             match &node.machine_id {
                 Some(id) => parts.push((window, id.clone(), None)),
                 None => {
-                    for row in inventory.get(name).into_iter().flatten().filter(|r| r.cluster.is_empty() || r.cluster == cluster || !scheduler_names.contains(&(r.cluster.as_str(), name))) {
+                    for row in
+                        inventory.get(name).into_iter().flatten().filter(|r| {
+                            r.cluster.is_empty() || r.cluster == cluster || !scheduler_names.contains(&(r.cluster.as_str(), name))
+                        })
+                    {
                         let own = Window::new(row.from_ms.unwrap_or(i64::MIN), row.to_ms.unwrap_or(i64::MAX)).intersect(window);
                         if let (false, Some(id)) = (own.is_empty(), &row.machine_id) {
                             parts.push((own, id.clone(), Some(row)));
@@ -139,7 +141,8 @@ pub fn join(
             }
             for (window, id, row) in parts {
                 let has_provider_id = node.machine_id.is_some() || row.is_some();
-                let machine = machines.entry(id.clone()).or_insert_with(|| Machine { id: id.clone(), has_provider_id, ..Machine::default() });
+                let machine =
+                    machines.entry(id.clone()).or_insert_with(|| Machine { id: id.clone(), has_provider_id, ..Machine::default() });
                 machine.cloud = machine.cloud.or(node.cloud).or(row.and_then(|r| r.cloud)).or(machine::reduce(&id).cloud);
                 fill(&mut machine.instance_type, node.instance_type.as_ref().or(row.and_then(|r| r.instance_type.as_ref())));
                 fill(&mut machine.region, node.region.as_ref().or(row.and_then(|r| r.region.as_ref())));
@@ -165,7 +168,8 @@ pub fn join(
         for row in rows {
             let Some(id) = &row.machine_id else { continue };
             let window = Window::new(row.from_ms.unwrap_or(i64::MIN), row.to_ms.unwrap_or(i64::MAX));
-            let machine = machines.entry(id.clone()).or_insert_with(|| Machine { id: id.clone(), has_provider_id: true, ..Machine::default() });
+            let machine =
+                machines.entry(id.clone()).or_insert_with(|| Machine { id: id.clone(), has_provider_id: true, ..Machine::default() });
             machine.cloud = machine.cloud.or(row.cloud).or(machine::reduce(id).cloud);
             fill(&mut machine.instance_type, row.instance_type.as_ref());
             fill(&mut machine.region, row.region.as_ref());
@@ -194,7 +198,11 @@ pub fn join(
         if clusters.len() == 1 {
             targets.extend(named.iter().flat_map(|(_, rows)| rows.iter().cloned()));
         } else if clusters.len() > 1 {
-            remarks.push(format!("host `{}` is a node of several clusters ({}); its telemetry needs a `cluster` label", host.name, clusters.into_iter().collect::<Vec<_>>().join(", ")));
+            remarks.push(format!(
+                "host `{}` is a node of several clusters ({}); its telemetry needs a `cluster` label",
+                host.name,
+                clusters.into_iter().collect::<Vec<_>>().join(", ")
+            ));
         } else if machines.contains_key(&reduced.id) || billed.contains(reduced.id.as_str()) || reduced.cloud.is_some() {
             targets.push((Window::new(i64::MIN, i64::MAX), reduced.id.clone()));
         }
@@ -204,7 +212,12 @@ pub fn join(
         }
         for (window, id) in targets {
             let known = reduced.cloud.is_some() && id == reduced.id;
-            let machine = machines.entry(id.clone()).or_insert_with(|| Machine { id: id.clone(), has_provider_id: known, cloud: reduced.cloud, ..Machine::default() });
+            let machine = machines.entry(id.clone()).or_insert_with(|| Machine {
+                id: id.clone(),
+                has_provider_id: known,
+                cloud: reduced.cloud,
+                ..Machine::default()
+            });
             machine.has_accelerators = true;
             machine.hosts.push(HostSpan { host: host.clone(), window });
         }
@@ -218,9 +231,11 @@ pub fn join(
         if !shows && !machines.contains_key(&row.machine) {
             continue;
         }
-        let machine = machines
-            .entry(row.machine.clone())
-            .or_insert_with(|| Machine { id: row.machine.clone(), has_provider_id: true, ..Machine::default() });
+        let machine = machines.entry(row.machine.clone()).or_insert_with(|| Machine {
+            id: row.machine.clone(),
+            has_provider_id: true,
+            ..Machine::default()
+        });
         machine.cloud = machine.cloud.or(Some(charge.cloud));
         fill(&mut machine.instance_type, row.instance_type.as_ref());
         fill(&mut machine.region, charge.region_id.as_ref());

@@ -259,7 +259,13 @@ pub fn observe(
 }
 
 /// Joins the signals of holders to the windows of the units they held.
-fn fill_signals(holdings: &Holdings, placements: &Placements, index: &Index<'_>, book: &RuleBook, records: &mut BTreeMap<String, UnitRecord>) {
+fn fill_signals(
+    holdings: &Holdings,
+    placements: &Placements,
+    index: &Index<'_>,
+    book: &RuleBook,
+    records: &mut BTreeMap<String, UnitRecord>,
+) {
     let mut steps: BTreeMap<usize, (Steps, Steps)> = BTreeMap::new();
     for holding in &holdings.rows {
         if let Some(holder) = placements.holders.get(holding.holder) {
@@ -419,7 +425,11 @@ impl<'a> MachineSteps<'a> {
     }
 
     /// Ratios of cycle counters, which come before the gauges where both are there.
-    fn derive_ratios(&mut self, columns: &BTreeMap<(String, Field), BTreeMap<&str, std::borrow::Cow<'_, Column>>>, stale: &BTreeMap<(String, &str), WindowSet>) {
+    fn derive_ratios(
+        &mut self,
+        columns: &BTreeMap<(String, Field), BTreeMap<&str, std::borrow::Cow<'_, Column>>>,
+        stale: &BTreeMap<(String, &str), WindowSet>,
+    ) {
         let pairs = [
             (Field::SmCyclesActive, Field::SmActive),
             (Field::MmaCyclesActive, Field::Tensor),
@@ -483,7 +493,9 @@ impl<'a> MachineSteps<'a> {
     fn faulty(&self, board: &str, _book: &RuleBook) -> WindowSet {
         let none = BTreeSet::new();
         match (self.present.get(board), self.scrapes.get(board)) {
-            (Some(present), Some(scrapes)) => device::faulty_spans(present, self.returns_after_reset(board, present).unwrap_or(&none), scrapes),
+            (Some(present), Some(scrapes)) => {
+                device::faulty_spans(present, self.returns_after_reset(board, present).unwrap_or(&none), scrapes)
+            }
             _ => WindowSet::default(),
         }
     }

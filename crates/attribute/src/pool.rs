@@ -70,8 +70,7 @@ impl BilledHours {
 pub fn row_facts(charge: &Charge, prices: &PriceList, book: &RuleBook) -> RowFacts {
     let machine = charge.resource_id.as_deref().map(|id| machine_of(id, charge.resource_name.as_deref())).unwrap_or_default();
     let cloud = cloud_word(charge.cloud);
-    let details: Option<serde_json::Value> =
-        charge.sku_price_details.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let details: Option<serde_json::Value> = charge.sku_price_details.as_deref().and_then(|text| serde_json::from_str(text).ok());
     let named_type = type_named(charge, details.as_ref(), prices, cloud);
     let gpu_count = details.as_ref().and_then(|d| d.get("GpuCount")).and_then(json_count);
     let is_machine_usage = charge.category == ChargeCategory::Usage && is_machine_category(charge, book);
@@ -126,7 +125,8 @@ fn type_named(charge: &Charge, details: Option<&serde_json::Value>, prices: &Pri
         }
         // `x_SkuDetails` and the like: a JSON object in a cell.
         for value in columns.values() {
-            if let Some(inner) = value.as_str().filter(|t| t.starts_with('{')).and_then(|t| serde_json::from_str::<serde_json::Value>(t).ok())
+            if let Some(inner) =
+                value.as_str().filter(|t| t.starts_with('{')).and_then(|t| serde_json::from_str::<serde_json::Value>(t).ok())
                 && let Some(fields) = inner.as_object()
             {
                 for field in fields.values() {
@@ -168,8 +168,12 @@ fn is_hours(unit: &str, book: &RuleBook) -> bool {
 /// Units whose hours are those of a part that is no accelerator: `GiB-Hours`, `vCPU-Hours`.
 fn counts_cores_or_memory(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
-    text.split(|c: char| !c.is_ascii_alphanumeric())
-        .any(|word| matches!(word, "core" | "cores" | "cpu" | "vcpu" | "vcpus" | "ocpu" | "ocpus" | "ram" | "memory" | "gib" | "gb" | "gibibyte" | "gigabyte"))
+    text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| {
+        matches!(
+            word,
+            "core" | "cores" | "cpu" | "vcpu" | "vcpus" | "ocpu" | "ocpus" | "ram" | "memory" | "gib" | "gb" | "gibibyte" | "gigabyte"
+        )
+    })
 }
 
 fn counts_accelerators(text: &str) -> bool {
@@ -200,7 +204,8 @@ fn sold(charge: &Charge, names_machine: bool) -> Sold {
 }
 
 fn billed_hours(charge: &Charge, sold: Sold, book: &RuleBook) -> Option<BilledHours> {
-    let in_hours = |quantity: Option<Decimal>, unit: &Option<String>| quantity.filter(|_| unit.as_deref().is_some_and(|u| is_hours(u, book)));
+    let in_hours =
+        |quantity: Option<Decimal>, unit: &Option<String>| quantity.filter(|_| unit.as_deref().is_some_and(|u| is_hours(u, book)));
     let quantity =
         in_hours(charge.consumed_quantity, &charge.consumed_unit).or_else(|| in_hours(charge.pricing_quantity, &charge.pricing_unit))?;
     match sold {
@@ -272,7 +277,9 @@ pub fn names_machine(charge: &Charge, machine_id: &str) -> bool {
     [&charge.tags, &charge.extra].into_iter().flatten().any(|text| {
         serde_json::from_str::<serde_json::Value>(text)
             .ok()
-            .and_then(|value| value.as_object().map(|o| o.values().any(|v| v.as_str().is_some_and(|t| machine::reduce(t).id == machine_id))))
+            .and_then(|value| {
+                value.as_object().map(|o| o.values().any(|v| v.as_str().is_some_and(|t| machine::reduce(t).id == machine_id)))
+            })
             .unwrap_or(false)
     })
 }

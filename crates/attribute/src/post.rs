@@ -118,7 +118,13 @@ struct PartGroup {
 impl<'a> Grouped<'a> {
     /// Groups a spread. Times and energy come from `counted`, the weights of the time that no earlier row paid
     /// for; `None` where all of it was counted before.
-    pub fn new(spread: &Spread, counted: Option<&Spread>, record: &'a MachineRecord, unit_ids: &'a [&'a str], holders: &'a [Holder]) -> Grouped<'a> {
+    pub fn new(
+        spread: &Spread,
+        counted: Option<&Spread>,
+        record: &'a MachineRecord,
+        unit_ids: &'a [&'a str],
+        holders: &'a [Holder],
+    ) -> Grouped<'a> {
         let spread = sorted(spread, holders);
         let counted = counted.map(|c| sorted(c, holders));
         let mut time: BTreeMap<(i64, u32, u32, Cause, Part), (i64, f64)> = BTreeMap::new();
@@ -180,7 +186,18 @@ impl<'a> Grouped<'a> {
     }
 
     #[allow(clippy::too_many_arguments, reason = "one private constructor")]
-    fn posting(&self, pool: &Pool<'_>, group: &Group, part: &PartGroup, units: i128, device_ms: i64, with_time: bool, placed_by: PlacedBy, confidence: Confidence, version: &str) -> Posting {
+    fn posting(
+        &self,
+        pool: &Pool<'_>,
+        group: &Group,
+        part: &PartGroup,
+        units: i128,
+        device_ms: i64,
+        with_time: bool,
+        placed_by: PlacedBy,
+        confidence: Confidence,
+        version: &str,
+    ) -> Posting {
         let record = self.machine.record;
         let device = self.machine.unit_ids[group.key.unit as usize];
         let holder = (group.key.holder != NOBODY).then(|| &self.machine.holders[group.key.holder as usize]);

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpuledger_model::cause::Confidence;
 use gpuledger_model::mig::Share;
 use gpuledger_model::tables::placement::{Holder, RecordKind};
-use gpuledger_model::tables::record::{
-    HoldingRow, HostRow, MachineRow, Measure, RecordTables, SignalRow, SpanRow, UnitRow, WindowRow,
-};
+use gpuledger_model::tables::record::{HoldingRow, HostRow, MachineRow, Measure, RecordTables, SignalRow, SpanRow, UnitRow, WindowRow};
 use gpuledger_model::tables::telemetry::{Field, Host};
 use gpuledger_model::time::{Window, WindowSet};
 

@@ -174,7 +174,17 @@ impl Spreader<'_> {
     }
 
     #[allow(clippy::too_many_arguments, reason = "one private step of one loop; a struct would only rename its locals")]
-    fn held(&self, record: &UnitRecord, unit: u32, holding: usize, window: Window, paid: &WindowSet, share: Share, placed: Confidence, out: &mut Weights) {
+    fn held(
+        &self,
+        record: &UnitRecord,
+        unit: u32,
+        holding: usize,
+        window: Window,
+        paid: &WindowSet,
+        share: Share,
+        placed: Confidence,
+        out: &mut Weights,
+    ) {
         let row = &self.record.holdings.rows[holding];
         let hour_ms = floor_to(window.from_ms, HOUR_MS);
         let sure = row.confidence.min(placed);
@@ -194,9 +204,11 @@ impl Spreader<'_> {
             }
             let length = own.duration_ms();
             let observed = record.windows.observed_ms[index];
-            let joules = record.windows.sum(WindowField::Energy, index).or_else(|| record.windows.sum(WindowField::Power, index)).map_or(0.0, |(_, sum)| {
-                sum as f64 / 1e9 * share.as_f64() * paid_ms as f64 / length as f64
-            });
+            let joules = record
+                .windows
+                .sum(WindowField::Energy, index)
+                .or_else(|| record.windows.sum(WindowField::Power, index))
+                .map_or(0.0, |(_, sum)| sum as f64 / 1e9 * share.as_f64() * paid_ms as f64 / length as f64);
             let pieces = verdicts.and_then(|v| v.pieces.get(index)).and_then(|p| p.iter().find(|(h, _)| *h == holding));
             match pieces {
                 Some((_, pieces)) => {
@@ -218,7 +230,16 @@ impl Spreader<'_> {
     }
 
     #[allow(clippy::too_many_arguments, reason = "one private step of one loop; a struct would only rename its locals")]
-    fn unobserved(&self, window: Window, paid: &WindowSet, record: &UnitRecord, share: Share, faulty: FineKey, unobserved: FineKey, out: &mut Weights) {
+    fn unobserved(
+        &self,
+        window: Window,
+        paid: &WindowSet,
+        record: &UnitRecord,
+        share: Share,
+        faulty: FineKey,
+        unobserved: FineKey,
+        out: &mut Weights,
+    ) {
         if window.is_empty() {
             return;
         }
@@ -229,7 +250,17 @@ impl Spreader<'_> {
     }
 
     #[allow(clippy::too_many_arguments, reason = "one private step of one loop; a struct would only rename its locals")]
-    fn not_held(&self, span: &UnitSpan, record: &UnitRecord, unit: u32, window: Window, paid: &WindowSet, share: Share, placed: Confidence, out: &mut Weights) {
+    fn not_held(
+        &self,
+        span: &UnitSpan,
+        record: &UnitRecord,
+        unit: u32,
+        window: Window,
+        paid: &WindowSet,
+        share: Share,
+        placed: Confidence,
+        out: &mut Weights,
+    ) {
         if window.is_empty() {
             return;
         }
@@ -330,7 +361,8 @@ impl Weights {
 
     fn add_energy(&mut self, hour_ms: i64, unit: u32, joules: f64) {
         let low = FineKey { hour_ms, unit, holder: NOBODY, cause: Cause::Useful, part: Part::Bill, rule: "", confidence: Confidence::Low };
-        if let Some((_, (_, own))) = self.rows.range_mut(low..).find(|(k, _)| k.hour_ms == hour_ms && k.unit == unit && k.holder == NOBODY) {
+        if let Some((_, (_, own))) = self.rows.range_mut(low..).find(|(k, _)| k.hour_ms == hour_ms && k.unit == unit && k.holder == NOBODY)
+        {
             *own += joules;
         }
     }
@@ -338,7 +370,15 @@ impl Weights {
     fn stretch(&mut self, key: FineKey, window: Window, weight: u64) {
         use gpuledger_model::cause::Class;
         if weight > 0 && matches!(key.cause.class(), Class::Waste | Class::Tunable | Class::Unknown) {
-            self.stretches.push(Stretch { window, unit: key.unit, holder: key.holder, cause: key.cause, rule: key.rule, confidence: key.confidence, weight });
+            self.stretches.push(Stretch {
+                window,
+                unit: key.unit,
+                holder: key.holder,
+                cause: key.cause,
+                rule: key.rule,
+                confidence: key.confidence,
+                weight,
+            });
         }
     }
 

@@ -125,11 +125,8 @@ fn standing_caps(times_ms: &[i64], book: &RuleBook) -> BTreeMap<i64, i64> {
 /// gaps that start in its hour.
 pub fn gauge_steps(column: &Column, book: &RuleBook) -> Steps {
     let times = &column.times_ms;
-    let mut out = Steps {
-        from_ms: Vec::with_capacity(times.len()),
-        to_ms: Vec::with_capacity(times.len()),
-        value: Vec::with_capacity(times.len()),
-    };
+    let mut out =
+        Steps { from_ms: Vec::with_capacity(times.len()), to_ms: Vec::with_capacity(times.len()), value: Vec::with_capacity(times.len()) };
     let caps = standing_caps(times, book);
     let mut hour = i64::MIN;
     let mut cap = 0;

@@ -23,14 +23,27 @@ struct World {
 
 fn charge(number: usize, raw: (u8, i64, u8, i64, i64, u8, u8)) -> Charge {
     let (kind, mantissa, scale, from_minutes, minutes, machine, status) = raw;
-    let category = [ChargeCategory::Usage, ChargeCategory::Usage, ChargeCategory::Usage, ChargeCategory::Purchase, ChargeCategory::Tax, ChargeCategory::Credit, ChargeCategory::Adjustment][kind as usize % 7];
+    let category = [
+        ChargeCategory::Usage,
+        ChargeCategory::Usage,
+        ChargeCategory::Usage,
+        ChargeCategory::Purchase,
+        ChargeCategory::Tax,
+        ChargeCategory::Credit,
+        ChargeCategory::Adjustment,
+    ][kind as usize % 7];
     let effective = Decimal { mantissa: i128::from(mantissa), scale: scale % 16 };
     let from = START_MS + from_minutes * 60_000;
     let usage = category == ChargeCategory::Usage;
     Charge {
         file: format!("bill-{}.csv", number % 3),
         line: number as u64,
-        scope: Scope { provider: "AWS".into(), account: format!("00{}", number % 2), period: "2026-09".into(), currency: if number % 5 == 0 { "EUR" } else { "USD" }.into() },
+        scope: Scope {
+            provider: "AWS".into(),
+            account: format!("00{}", number % 2),
+            period: "2026-09".into(),
+            currency: if number % 5 == 0 { "EUR" } else { "USD" }.into(),
+        },
         cloud: Cloud::Aws,
         billing_from_ms: START_MS,
         billing_to_ms: START_MS + 720 * HOUR_MS,
@@ -197,12 +210,7 @@ fn run(world: &World) -> Attribution {
 }
 
 fn total(result: &Attribution, currency: &str) -> Decimal {
-    result
-        .ledger
-        .postings
-        .iter()
-        .filter(|p| p.scope.currency == currency)
-        .fold(Decimal::ZERO, |sum, p| sum.checked_add(p.amount).unwrap())
+    result.ledger.postings.iter().filter(|p| p.scope.currency == currency).fold(Decimal::ZERO, |sum, p| sum.checked_add(p.amount).unwrap())
 }
 
 proptest! {

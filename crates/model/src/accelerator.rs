@@ -32,9 +32,7 @@ fn table() -> &'static [Accelerator] {
             .flatten()
             .map(|row| {
                 let number = |at: usize| row.get(at).and_then(|t| t.parse::<f64>().ok()).map(|n| n as u64);
-                let list = |at: usize| {
-                    row.get(at).unwrap_or_default().split('|').filter(|t| !t.is_empty()).map(str::to_string).collect()
-                };
+                let list = |at: usize| row.get(at).unwrap_or_default().split('|').filter(|t| !t.is_empty()).map(str::to_string).collect();
                 Accelerator {
                     id: row[0].to_string(),
                     vendor: row[1].to_string(),
@@ -57,9 +55,7 @@ pub fn by_name(name: &str) -> Option<&'static Accelerator> {
     }
     plain = plain.strip_suffix("-SHARED").unwrap_or(plain);
     let folded = fold(plain);
-    table().iter().find(|a| {
-        a.id == plain || a.nvml_names.iter().chain(&a.product_labels).any(|n| n == plain || fold(n) == folded)
-    })
+    table().iter().find(|a| a.id == plain || a.nvml_names.iter().chain(&a.product_labels).any(|n| n == plain || fold(n) == folded))
 }
 
 fn fold(name: &str) -> String {

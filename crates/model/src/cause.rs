@@ -165,12 +165,24 @@ impl Cause {
         use Cause::*;
         match self {
             Useful => Class::Useful,
-            Unallocated | LayoutStranded | Cordoned | ReservedUnused | Empty | VramParked | InputStarved | InterconnectWait
-            | Throttled | Faulty | LostWork | Recompute | UnusedCommitment | UnusedCapacityBlock | StoppedMachineStorage => Class::Waste,
+            Unallocated
+            | LayoutStranded
+            | Cordoned
+            | ReservedUnused
+            | Empty
+            | VramParked
+            | InputStarved
+            | InterconnectWait
+            | Throttled
+            | Faulty
+            | LostWork
+            | Recompute
+            | UnusedCommitment
+            | UnusedCapacityBlock
+            | StoppedMachineStorage => Class::Waste,
             UnderFilled | CopyBound | MemoryLatency | LowPrecisionUnused | BandwidthBound => Class::Tunable,
-            Headroom | Starting | Standby | Reconfiguring | OtherService | Host | Tax | Credit | Adjustment | Support | CommitmentPurchase => {
-                Class::Neutral
-            }
+            Headroom | Starting | Standby | Reconfiguring | OtherService | Host | Tax | Credit | Adjustment | Support
+            | CommitmentPurchase => Class::Neutral,
             Unobserved | Unresolved | NotInInventory => Class::Unknown,
         }
     }

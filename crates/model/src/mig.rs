@@ -71,9 +71,7 @@ impl MigProfile {
     pub fn share(&self) -> Share {
         let compute = (self.compute_slices, self.compute_slices_total);
         match (self.memory_slices, self.memory_slices_total) {
-            (Some(memory), Some(total)) => {
-                Share::new(compute.0 * total + memory * compute.1, 2 * compute.1 * total)
-            }
+            (Some(memory), Some(total)) => Share::new(compute.0 * total + memory * compute.1, 2 * compute.1 * total),
             _ => Share::new(compute.0, compute.1),
         }
     }

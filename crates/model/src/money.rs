@@ -196,10 +196,8 @@ impl FromStr for Decimal {
                     if digits > DECIMAL_DIGITS_MAX {
                         return Err(DecimalError::TooLong);
                     }
-                    mantissa = mantissa
-                        .checked_mul(10)
-                        .and_then(|m| m.checked_add(i128::from(byte - b'0')))
-                        .ok_or(DecimalError::TooLong)?;
+                    mantissa =
+                        mantissa.checked_mul(10).and_then(|m| m.checked_add(i128::from(byte - b'0'))).ok_or(DecimalError::TooLong)?;
                     if seen_point {
                         scale += 1;
                     }

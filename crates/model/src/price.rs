@@ -46,8 +46,20 @@ pub struct PriceList {
 
 /// Columns of a price file.
 pub const PRICE_COLUMNS: [&str; 14] = [
-    "cloud", "instance_type", "region", "accelerator", "accelerator_vendor", "accelerator_count", "accelerator_memory_mib", "vcpus",
-    "memory_gib", "on_demand_usd_per_hour", "spot_usd_per_hour", "price_includes_host", "price_date", "source",
+    "cloud",
+    "instance_type",
+    "region",
+    "accelerator",
+    "accelerator_vendor",
+    "accelerator_count",
+    "accelerator_memory_mib",
+    "vcpus",
+    "memory_gib",
+    "on_demand_usd_per_hour",
+    "spot_usd_per_hour",
+    "price_includes_host",
+    "price_date",
+    "source",
 ];
 
 impl PriceList {
@@ -148,9 +160,7 @@ impl PriceList {
 
     /// The instance types of a cloud, lower case.
     pub fn types(&self, cloud: Option<&str>) -> impl Iterator<Item = &Price> {
-        self.by_type.values().filter_map(move |rows| {
-            rows.iter().map(|at| &self.rows[*at]).find(|p| cloud.is_none_or(|c| p.cloud == c))
-        })
+        self.by_type.values().filter_map(move |rows| rows.iter().map(|at| &self.rows[*at]).find(|p| cloud.is_none_or(|c| p.cloud == c)))
     }
 
     /// A known type that stands as a whole word in a text: no letter, digit, `.`, `_` or `-` beside it

@@ -148,11 +148,7 @@ impl WindowSet {
     /// Milliseconds of `window` inside.
     pub fn overlap_ms(&self, window: Window) -> i64 {
         let first = self.parts.partition_point(|p| p.to_ms <= window.from_ms);
-        self.parts[first..]
-            .iter()
-            .take_while(|p| p.from_ms < window.to_ms)
-            .map(|p| p.intersect(window).duration_ms())
-            .sum()
+        self.parts[first..].iter().take_while(|p| p.from_ms < window.to_ms).map(|p| p.intersect(window).duration_ms()).sum()
     }
 
     /// The part of the set inside `window`.
