@@ -27,7 +27,9 @@ fn zeros(minutes: std::ops::Range<i64>) -> String {
     for second in (minutes.start * 60..minutes.end * 60).step_by(15) {
         let time_ms = FROM_MS + second * 1000;
         for name in ["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED"] {
-            text.push_str(&format!("{name}{{gpu=\"0\",UUID=\"GPU-a\",modelName=\"NVIDIA H100 80GB HBM3\",Hostname=\"gpu-1\"}} 0 {time_ms}\n"));
+            text.push_str(&format!(
+                "{name}{{gpu=\"0\",UUID=\"GPU-a\",modelName=\"NVIDIA H100 80GB HBM3\",Hostname=\"gpu-1\"}} 0 {time_ms}\n"
+            ));
         }
     }
     text
