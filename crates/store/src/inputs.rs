@@ -66,7 +66,7 @@ pub struct InputFile {
     pub path: String,
     /// What it was found to be.
     pub kind: InputKind,
-    /// Rows or samples taken.
+    /// Rows or samples read; of metrics that feed no field too.
     pub rows: u64,
     /// Rows, cells or samples refused.
     pub rejects: u64,
@@ -399,7 +399,8 @@ fn intake_of<'a>(intakes: &'a mut BTreeMap<Option<String>, Intake>, file: &Found
 
 fn telemetry_result(counts: Counts, rejects: Vec<Reject>) -> ItemResult {
     let refused = rejects.iter().map(|reject| reject.count).sum();
-    ItemResult { rows: counts.accepted, refused, rejects, ..ItemResult::default() }
+    // Every sample that was read, those of metrics that feed no field among them.
+    ItemResult { rows: counts.samples - counts.rejected, refused, rejects, ..ItemResult::default() }
 }
 
 fn placement_result<T>(parsed: Parsed<T>, payload: impl FnOnce(T) -> Payload) -> ItemResult {

@@ -57,18 +57,21 @@ fn recorded_dcgm_texts_load() {
     let elided_rows = |metrics: &[&'static str], count| metrics.iter().map(|metric| (*metric, elided, count)).collect();
     type Refused = Vec<(&'static str, &'static str, u64)>;
     let wants: [(&str, u64, Refused); 14] = [
-        ("dcgm_exporter_scrapes/ericsson_t4_590_busy.prom", 11, vec![]),
-        ("dcgm_exporter_scrapes/kops_l4_580_idle.prom", 12, vec![]),
-        ("dcgm_exporter_scrapes/rafay_t4_580_idle.prom", 11, vec![]),
-        ("dcgm_exporter_scrapes/upcloud_l40s_595.prom", 12, vec![]),
+        ("dcgm_exporter_scrapes/ericsson_t4_590_busy.prom", 20, vec![]),
+        ("dcgm_exporter_scrapes/kops_l4_580_idle.prom", 23, vec![]),
+        ("dcgm_exporter_scrapes/rafay_t4_580_idle.prom", 17, vec![]),
+        ("dcgm_exporter_scrapes/upcloud_l40s_595.prom", 23, vec![]),
         (
             "dcgm_exporter_scrapes/viettel_l40s_x2_580_elided.prom",
-            0,
+            2,
             elided_rows(
                 &[
                     "DCGM_FI_DEV_FB_FREE",
                     "DCGM_FI_DEV_FB_USED",
+                    "DCGM_FI_DEV_GPU_TEMP",
                     "DCGM_FI_DEV_GPU_UTIL",
+                    "DCGM_FI_DEV_MEM_CLOCK",
+                    "DCGM_FI_DEV_MEM_COPY_UTIL",
                     "DCGM_FI_DEV_POWER_USAGE",
                     "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
                     "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
@@ -76,12 +79,12 @@ fn recorded_dcgm_texts_load() {
                 2,
             ),
         ),
-        ("dcgm_exporter_scrapes/vks135_vgpu.prom", 4, vec![]),
-        ("dcgm_exporter_scrapes/vks136_grid_a100_10c_vgpu.prom", 4, vec![]),
+        ("dcgm_exporter_scrapes/vks135_vgpu.prom", 11, vec![]),
+        ("dcgm_exporter_scrapes/vks136_grid_a100_10c_vgpu.prom", 11, vec![]),
         ("issue_snippets/a30_mig_power_issue317.prom", 6, vec![]),
         (
             "issue_snippets/a800_mixed_mig_8gpu.prom",
-            91,
+            162,
             vec![("DCGM_FI_DEV_VGPU_PER_PROCESS_UTILIZATION", "value is a text, not a number", 4)],
         ),
         ("issue_snippets/h100_mig_kserve_issue512.prom", 3, vec![]),

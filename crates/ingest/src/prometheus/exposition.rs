@@ -184,18 +184,13 @@ impl Parser<'_> {
         }
     }
 
-    /// A metric that feeds nothing still has to be a sample.
+    /// A metric that feeds nothing still has to be a sample, with labels that can be read.
     fn pass_unmapped(&mut self, name: &str, rest: &[u8]) {
-        let after = match rest.first() {
-            Some(b'{') => {
-                // An exemplar's braces come after the value's `#`.
-                let end = memchr::memmem::find(rest, b"} # {").or_else(|| memchr::memmem::find(rest, b" # {"));
-                let body = end.map_or(rest, |end| rest.get(..=end).unwrap_or(rest));
-                match memchr::memrchr(b'}', body) {
-                    Some(end) => body.get(end + 1..).unwrap_or_default(),
-                    None => return self.refuse(name, Reason::MalformedLabels),
-                }
-            }
+        let after = match rest.split_first() {
+            Some((b'{', text)) => match self.find_labels(text) {
+                Ok((_, after)) => after,
+                Err(reason) => return self.refuse(name, reason),
+            },
             _ => rest,
         };
         self.pass_value(name, after);
