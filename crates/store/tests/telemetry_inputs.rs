@@ -191,7 +191,7 @@ fn files_that_are_the_same_count_once() {
     write_parquet(&at("a.parquet"), &wide_batch(0..2, true));
     fs::copy(at("a.parquet"), at("b.parquet")).unwrap();
     let inputs = read_paths(&[&at("b.parquet"), &at("a.parquet")]);
-    assert_eq!(inputs.files.iter().map(|f| f.rows).collect::<Vec<_>>(), [80, 0]);
+    assert_eq!(inputs.files.iter().map(|f| f.rows).collect::<Vec<_>>(), [100, 0]);
     assert!(inputs.notices.iter().any(|n| n.kind == "duplicate_file"));
     assert!(inputs.telemetry == want);
 }
