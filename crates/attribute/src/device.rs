@@ -46,13 +46,19 @@ pub struct UnitSpan {
     pub model: Option<String>,
 }
 
+/// First and last sample of an instance (id, profile), by hour.
+type InstanceSpans = BTreeMap<(String, String), Vec<(i64, i64)>>;
+
+/// Sightings of each host, with the first and last sample.
+pub type SightingsByHost<'a> = BTreeMap<Host, Vec<(&'a SightingKey, (i64, i64))>>;
+
 /// What telemetry says about the boards of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Boards {
     /// First and last sample of each board and hour.
     pub seen: BTreeMap<String, BTreeMap<i64, (i64, i64)>>,
     /// First and last sample of each instance (board, id, profile) by hour.
-    instances: BTreeMap<String, BTreeMap<(String, String), Vec<(i64, i64)>>>,
+    instances: BTreeMap<String, InstanceSpans>,
     /// Spans in which rows of the whole board came, by hour.
     whole: BTreeMap<String, Vec<(i64, i64)>>,
     /// Exporter's index: board and span.
@@ -63,7 +69,7 @@ pub struct Boards {
 
 impl Boards {
     /// Collects the sightings of a machine's hosts.
-    pub fn collect(machine: &Machine, sightings: &BTreeMap<Host, Vec<(&SightingKey, (i64, i64))>>) -> Boards {
+    pub fn collect(machine: &Machine, sightings: &SightingsByHost<'_>) -> Boards {
         let mut out = Boards::default();
         for span in &machine.hosts {
             for (key, (first, last)) in sightings.get(&span.host).into_iter().flatten() {

@@ -135,8 +135,7 @@ impl HolderWork {
             for (id, unit) in &record.unit_records {
                 // Power by 5-minute slot and holder.
                 let mut slots: BTreeMap<(usize, i64), (i64, i128)> = BTreeMap::new();
-                for row in 0..unit.windows.len() {
-                    let own_facts = &facts[id.as_str()][row];
+                for (row, own_facts) in facts[id.as_str()].iter().enumerate() {
                     for (at, _) in holders_of_row(unit, row) {
                         let holder = record.holdings.rows[*at].holder;
                         let stats = out.stats.entry(holder).or_default();

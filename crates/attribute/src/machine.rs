@@ -188,7 +188,7 @@ pub fn join(
     let clusters: BTreeSet<&str> = spans.keys().map(|(cluster, _)| cluster.as_str()).collect();
     for host in hosts {
         let known_cluster = host.cluster.as_ref().filter(|c| clusters.contains(c.as_str()));
-        let named: Vec<(&(String, String), &Vec<(Window, String)>)> = spans
+        let named: Vec<_> = spans
             .iter()
             .filter(|((cluster, name), _)| *name == host.name && known_cluster.is_none_or(|c| c == cluster || cluster.is_empty()))
             .collect();
@@ -227,7 +227,7 @@ pub fn join(
         if row.machine.is_empty() || !row.is_machine_usage {
             continue;
         }
-        let shows = row.instance_type.is_some() || row.gpu_count.is_some();
+        let shows = row.shows_accelerators();
         if !shows && !machines.contains_key(&row.machine) {
             continue;
         }

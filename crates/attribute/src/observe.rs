@@ -1,5 +1,6 @@
 //! From samples to the record of one machine: its units, who held them, and their windows.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpuledger_model::accelerator;
@@ -10,7 +11,7 @@ use gpuledger_model::tables::telemetry::{
 };
 use gpuledger_model::time::{HOUR_MS, Window, WindowSet, floor_to};
 
-use crate::device::{self, Boards, UnitKind, UnitSpan};
+use crate::device::{self, Boards, SightingsByHost, UnitKind, UnitSpan};
 use crate::holding::{self, Activity, Evidence, HeldSpan, Holdings};
 use crate::machine::Machine;
 use crate::rules::RuleBook;
@@ -89,11 +90,14 @@ pub fn holders_by_node(placements: &Placements) -> HoldersByNode {
     out
 }
 
+/// A label on a unit, and when it stood there.
+type LabelTimes<'a> = (&'a Unit, &'a HolderLabel, &'a [i64]);
+
 /// Rows of telemetry and placements by what machines need, made once.
 pub struct Index<'a> {
-    sightings: BTreeMap<Host, Vec<(&'a SightingKey, (i64, i64))>>,
+    sightings: SightingsByHost<'a>,
     series: BTreeMap<&'a Host, Vec<(&'a SeriesKey, &'a Column)>>,
-    labels: BTreeMap<&'a Host, Vec<(&'a Unit, &'a HolderLabel, &'a [i64])>>,
+    labels: BTreeMap<&'a Host, Vec<LabelTimes<'a>>>,
     scrapes: BTreeMap<&'a Host, Vec<(&'a str, &'a [i64])>>,
     signals: BTreeMap<(&'a SignalSource, SignalField), &'a Column>,
     holders_by_name: BTreeMap<(String, String, String), Vec<usize>>,
@@ -340,7 +344,13 @@ impl<'a> MachineSteps<'a> {
                     continue;
                 }
                 producers_of_board.entry(key.unit.uuid.clone()).or_default().insert((host, key.producer.as_str()));
-                columns.entry((key.unit.id(), key.field)).or_default().insert(key.producer.as_str(), clipped);
+                // One exporter may name its machine in two ways, such as with and without a `cluster` label.
+                match columns.entry((key.unit.id(), key.field)).or_default().entry(key.producer.as_str()) {
+                    Entry::Vacant(slot) => {
+                        slot.insert(clipped);
+                    }
+                    Entry::Occupied(mut slot) => slot.get_mut().to_mut().merge(&clipped),
+                }
             }
         }
         let mut stale: BTreeMap<(String, &str), WindowSet> = BTreeMap::new();

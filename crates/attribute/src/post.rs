@@ -94,6 +94,9 @@ pub struct Grouped<'a> {
     machine: MachineFacts<'a>,
 }
 
+/// Hour, unit, holder, cause and part of a row.
+type PartKey = (i64, u32, u32, Cause, Part);
+
 struct MachineFacts<'a> {
     record: &'a MachineRecord,
     unit_ids: &'a [&'a str],
@@ -127,7 +130,7 @@ impl<'a> Grouped<'a> {
     ) -> Grouped<'a> {
         let spread = sorted(spread, holders);
         let counted = counted.map(|c| sorted(c, holders));
-        let mut time: BTreeMap<(i64, u32, u32, Cause, Part), (i64, f64)> = BTreeMap::new();
+        let mut time: BTreeMap<PartKey, (i64, f64)> = BTreeMap::new();
         if let Some(counted) = &counted {
             for (at, ms) in device_ms(counted, record, unit_ids).into_iter().enumerate() {
                 let key = &counted.keys[at];

@@ -56,7 +56,7 @@ impl Cloud {
             Cloud::Aws => "aws",
             Cloud::Azure => "azure",
             Cloud::Gcp => "gcp",
-            Cloud::Oracle => "oracle",
+            Cloud::Oracle => "oci",
             Cloud::Other => "other",
         }
     }
