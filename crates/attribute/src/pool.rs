@@ -37,6 +37,11 @@ pub enum Sold {
 }
 
 impl RowFacts {
+    /// Whether the row itself shows that its machine has accelerators.
+    pub fn shows_accelerators(&self) -> bool {
+        self.instance_type.is_some() || self.gpu_count.is_some() || self.sold == Sold::Accelerators
+    }
+
     /// Whether the row is usage of this machine.
     pub fn is_machine_usage_of(&self, machine_id: &str) -> bool {
         self.is_machine_usage && self.machine == machine_id
@@ -52,18 +57,23 @@ pub struct BilledHours {
     pub per_accelerator: bool,
 }
 
-impl BilledHours {
-    /// Instance milliseconds, rounded half up, for a machine of `devices` accelerators.
-    pub fn instance_ms(self, devices: u32) -> Option<i64> {
-        if self.quantity <= Decimal::ZERO {
-            return None;
-        }
-        let divisor = if self.per_accelerator { i128::from(devices.max(1)) } else { 1 };
-        let plain = self.quantity.normalized();
-        let denominator = 10i128.checked_pow(u32::from(plain.scale))?.checked_mul(divisor)?;
-        let numerator = plain.mantissa.checked_mul(3_600_000)?;
-        i64::try_from((numerator.checked_mul(2)?.checked_add(denominator)?) / denominator.checked_mul(2)?).ok()
+/// Instance milliseconds of the rows of one machine of `devices` accelerators: the sum of their quantities, rounded
+/// half up once. `None` where no row tells, or the sum is not above zero.
+pub fn instance_ms(rows: impl Iterator<Item = BilledHours>, devices: u32) -> Option<i64> {
+    let (mut whole, mut per_accelerator) = (Decimal::ZERO, Decimal::ZERO);
+    for row in rows {
+        let slot = if row.per_accelerator { &mut per_accelerator } else { &mut whole };
+        *slot = slot.checked_add(row.quantity)?;
     }
+    let devices = i128::from(devices.max(1));
+    let all = Decimal { mantissa: whole.mantissa.checked_mul(devices)?, scale: whole.scale };
+    let all = all.checked_add(per_accelerator)?.normalized();
+    if all <= Decimal::ZERO {
+        return None;
+    }
+    let denominator = 10i128.checked_pow(u32::from(all.scale))?.checked_mul(devices)?;
+    let numerator = all.mantissa.checked_mul(3_600_000)?;
+    i64::try_from((numerator.checked_mul(2)?.checked_add(denominator)?) / denominator.checked_mul(2)?).ok()
 }
 
 /// Reads a row.
@@ -71,12 +81,13 @@ pub fn row_facts(charge: &Charge, prices: &PriceList, book: &RuleBook) -> RowFac
     let machine = charge.resource_id.as_deref().map(|id| machine_of(id, charge.resource_name.as_deref())).unwrap_or_default();
     let cloud = cloud_word(charge.cloud);
     let details: Option<serde_json::Value> = charge.sku_price_details.as_deref().and_then(|text| serde_json::from_str(text).ok());
-    let named_type = type_named(charge, details.as_ref(), prices, cloud);
+    let extra: Option<serde_json::Value> = charge.extra.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let named_type = type_named(charge, details.as_ref(), extra.as_ref(), prices, cloud);
     let gpu_count = details.as_ref().and_then(|d| d.get("GpuCount")).and_then(json_count);
-    let is_machine_usage = charge.category == ChargeCategory::Usage && is_machine_category(charge, book);
-    let sold = sold(charge, named_type.is_some() || gpu_count.is_some());
+    let is_machine_usage = charge.category == ChargeCategory::Usage && is_machine_category(charge, extra.as_ref(), book);
+    let sold = sold(charge, named_type.as_ref().is_some_and(|n| n.in_text), named_type.is_some() || gpu_count.is_some());
     let hours = if is_machine_usage && !charge.is_correction { billed_hours(charge, sold, book) } else { None };
-    RowFacts { machine, instance_type: named_type, gpu_count, is_machine_usage, sold, hours }
+    RowFacts { machine, instance_type: named_type.map(|n| n.name), gpu_count, is_machine_usage, sold, hours }
 }
 
 /// The reduced machine id of a row. Google's bills may carry the numeric id in the path: the machine's own name in
@@ -105,16 +116,28 @@ fn json_count(value: &serde_json::Value) -> Option<u32> {
     }
 }
 
-fn type_named(charge: &Charge, details: Option<&serde_json::Value>, prices: &PriceList, cloud: Option<&str>) -> Option<String> {
-    let known = |text: &str| prices.find(cloud, text.trim(), None).map(|p: &Price| p.instance_type.clone());
+/// A known instance type that a row names.
+struct NamedType {
+    name: String,
+    /// It stands in the text of the row's SKU, which then sells the machine.
+    in_text: bool,
+}
+
+fn type_named(
+    charge: &Charge,
+    details: Option<&serde_json::Value>,
+    extra: Option<&serde_json::Value>,
+    prices: &PriceList,
+    cloud: Option<&str>,
+) -> Option<NamedType> {
+    let apart = |price: &Price| NamedType { name: price.instance_type.clone(), in_text: false };
+    let known = |text: &str| prices.find(cloud, text.trim(), None).map(apart);
     if let Some(text) = details.and_then(|d| d.get("InstanceType")).and_then(|v| v.as_str())
         && let Some(found) = known(text)
     {
         return Some(found);
     }
-    if let Some(extra) = charge.extra.as_deref().and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok())
-        && let Some(columns) = extra.as_object()
-    {
+    if let Some(columns) = extra.and_then(|e| e.as_object()) {
         for (name, value) in columns {
             let folded = name.to_ascii_lowercase().replace('_', "");
             if (folded.contains("instancetype") || folded.contains("machinetype") || folded.contains("armsku") || folded.contains("shape"))
@@ -137,25 +160,50 @@ fn type_named(charge: &Charge, details: Option<&serde_json::Value>, prices: &Pri
             }
         }
     }
-    for text in [&charge.sku_meter, &charge.sku_id, &charge.resource_name, &charge.charge_description].into_iter().flatten() {
-        if let Some(price) = prices.type_in_text(cloud, text) {
-            return Some(price.instance_type.clone());
-        }
-    }
-    None
+    let texts = [&charge.sku_meter, &charge.sku_id, &charge.resource_name, &charge.charge_description];
+    let usage_types = usage_types(extra);
+    usage_types.into_iter().chain(texts.into_iter().flatten().map(String::as_str)).find_map(|text| {
+        prices.type_in_text(cloud, text).map(|price| NamedType { name: price.instance_type.clone(), in_text: true })
+    })
 }
 
-fn is_machine_category(charge: &Charge, book: &RuleBook) -> bool {
+/// The provider's own words for what was used: `x_UsageType` and the like.
+fn usage_types(extra: Option<&serde_json::Value>) -> Vec<&str> {
+    let columns = extra.and_then(|e| e.as_object()).into_iter().flatten();
+    columns.filter(|(name, _)| name.to_ascii_lowercase().replace('_', "").contains("usagetype")).filter_map(|(_, v)| v.as_str()).collect()
+}
+
+fn is_machine_category(charge: &Charge, extra: Option<&serde_json::Value>, book: &RuleBook) -> bool {
     let category_fits = match charge.service_category.as_deref() {
         None => true,
         Some(category) => book.bills.machine_service_categories.iter().any(|c| c.eq_ignore_ascii_case(category)),
     };
-    let words = [&charge.service_name, &charge.sku_meter];
-    let excluded = words.into_iter().flatten().any(|text| {
+    let holds = |text: &str, words: &[String]| {
         let text = text.to_ascii_lowercase();
-        book.bills.not_machine_words.iter().any(|word| text.contains(&word.to_ascii_lowercase()))
-    });
-    category_fits && !excluded
+        words.iter().any(|word| text.contains(&word.to_ascii_lowercase()))
+    };
+    let names = [&charge.service_name, &charge.sku_meter];
+    let texts = [&charge.sku_meter, &charge.charge_description];
+    let is_named_otherwise = names.into_iter().flatten().any(|text| holds(text, &book.bills.not_machine_words));
+    let is_told_otherwise =
+        texts.into_iter().flatten().map(String::as_str).chain(usage_types(extra)).any(|text| holds(text, &book.bills.not_machine_texts));
+    let units = [&charge.consumed_unit, &charge.pricing_unit];
+    let counts_data = units.into_iter().flatten().any(|unit| is_data_without_time(unit));
+    category_fits && !is_named_otherwise && !is_told_otherwise && !counts_data
+}
+
+/// Units of traffic and disks: `GB`, `GB-Months`, `gibibyte month`; memory of a machine counts by the hour.
+fn is_data_without_time(unit: &str) -> bool {
+    let unit = unit.to_ascii_lowercase();
+    let words: Vec<&str> = unit.split(|c: char| !c.is_ascii_alphabetic()).filter(|w| !w.is_empty()).collect();
+    let is_data = |w: &&str| {
+        matches!(
+            w.strip_suffix('s').unwrap_or(w),
+            "byte" | "kb" | "mb" | "gb" | "tb" | "kib" | "mib" | "gib" | "tib" | "gigabyte" | "terabyte" | "gibibyte" | "tebibyte" | "mebibyte"
+        )
+    };
+    let is_time = |w: &&str| matches!(w.strip_suffix('s').unwrap_or(w), "hour" | "hr" | "h" | "minute" | "second" | "day");
+    words.iter().any(is_data) && !words.iter().any(is_time)
 }
 
 fn is_hours(unit: &str, book: &RuleBook) -> bool {
@@ -163,6 +211,12 @@ fn is_hours(unit: &str, book: &RuleBook) -> bool {
         .split(|c: char| !c.is_ascii_alphabetic())
         .filter(|word| !word.is_empty())
         .any(|word| book.bills.hour_units.iter().any(|h| h == word))
+}
+
+/// How many hours one unit is: Azure prices by `100 Hours`.
+fn block_of(unit: &str) -> Decimal {
+    let number = unit.split_whitespace().next().and_then(|word| word.parse::<u32>().ok()).filter(|n| *n > 0);
+    Decimal::from_integer(i128::from(number.unwrap_or(1)))
 }
 
 /// Units whose hours are those of a part that is no accelerator: `GiB-Hours`, `vCPU-Hours`.
@@ -182,7 +236,7 @@ fn counts_accelerators(text: &str) -> bool {
         .any(|word| matches!(word, "gpu" | "gpus" | "accelerator" | "accelerators" | "tpu" | "chip"))
 }
 
-fn sold(charge: &Charge, names_machine: bool) -> Sold {
+fn sold(charge: &Charge, is_named_in_text: bool, names_machine: bool) -> Sold {
     let units = [&charge.consumed_unit, &charge.pricing_unit];
     if units.into_iter().flatten().any(|u| counts_accelerators(u)) {
         return Sold::Accelerators;
@@ -190,10 +244,11 @@ fn sold(charge: &Charge, names_machine: bool) -> Sold {
     if units.into_iter().flatten().any(|u| counts_cores_or_memory(u)) {
         return Sold::CoresOrMemory;
     }
-    let texts = [&charge.sku_meter, &charge.charge_description, &charge.sku_id];
-    if names_machine {
+    // Google's rows of cores, memory and accelerators all name the machine's type beside their SKU.
+    if is_named_in_text || (names_machine && charge.cloud != Cloud::Gcp) {
         return Sold::Machine;
     }
+    let texts = [&charge.sku_meter, &charge.charge_description, &charge.sku_id];
     if texts.into_iter().flatten().any(|t| counts_accelerators(t)) {
         return Sold::Accelerators;
     }
@@ -205,7 +260,7 @@ fn sold(charge: &Charge, names_machine: bool) -> Sold {
 
 fn billed_hours(charge: &Charge, sold: Sold, book: &RuleBook) -> Option<BilledHours> {
     let in_hours =
-        |quantity: Option<Decimal>, unit: &Option<String>| quantity.filter(|_| unit.as_deref().is_some_and(|u| is_hours(u, book)));
+        |quantity: Option<Decimal>, unit: &Option<String>| times(quantity?, unit.as_deref().filter(|u| is_hours(u, book)).map(block_of)?);
     let quantity =
         in_hours(charge.consumed_quantity, &charge.consumed_unit).or_else(|| in_hours(charge.pricing_quantity, &charge.pricing_unit))?;
     match sold {
@@ -266,10 +321,21 @@ pub fn bill_kind(charge: &Charge, book: &RuleBook) -> Option<BillKind> {
     if is_unused(&charge.commitment_status) {
         return Some(BillKind::Unused(Cause::UnusedCommitment));
     }
-    if is_unused(&charge.capacity_reservation_status) {
+    if is_unused(&charge.capacity_reservation_status) || says_unused_capacity(charge, book) {
         return Some(BillKind::Unused(Cause::UnusedCapacityBlock));
     }
     (charge.category == ChargeCategory::Purchase).then_some(BillKind::Purchase)
+}
+
+/// Whether the native usage type of a row says that it is reserved capacity nobody used.
+fn says_unused_capacity(charge: &Charge, book: &RuleBook) -> bool {
+    let holds = |text: &str| book.bills.unused_capacity_words.iter().any(|word| text.contains(word.as_str()));
+    if charge.sku_meter.as_deref().is_some_and(holds) {
+        return true;
+    }
+    let extra = charge.extra.as_deref().filter(|text| holds(text));
+    let extra: Option<serde_json::Value> = extra.and_then(|text| serde_json::from_str(text).ok());
+    usage_types(extra.as_ref()).into_iter().any(holds)
 }
 
 /// Whether a tag value, an `x_` value or an attachment of the row names the machine exactly.

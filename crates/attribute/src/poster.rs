@@ -179,7 +179,9 @@ impl Poster<'_> {
             Some(BillKind::Category(cause)) => (cause, "bill.category"),
             Some(BillKind::Unused(cause)) => (cause, "bill.unused"),
             Some(BillKind::Purchase) => (Cause::CommitmentPurchase, "bill.purchase"),
-            None if machine.is_some() => (Cause::NotInInventory, "bill.not_seen"),
+            None if machine.is_some() || (facts.machine.is_empty() && facts.is_machine_usage && facts.shows_accelerators()) => {
+                (Cause::NotInInventory, "bill.not_seen")
+            }
             None => {
                 let stopped = machines.iter().enumerate().filter(|(_, m)| m.has_accelerators && m.has_provider_id).find(|(_, m)| {
                     let by_name = charge.resource_name.as_ref().is_some_and(|name| m.resource_names.contains(name));

@@ -251,6 +251,10 @@ table! {
         machine_service_categories: Vec<String>,
         /// Words of a machine's rows that are no machine usage.
         not_machine_words: Vec<String>,
+        /// Words of a row's SKU, usage type or description that are no machine usage: traffic, disks, addresses, licences.
+        not_machine_texts: Vec<String>,
+        /// Words of a native usage type that mean unused reserved capacity.
+        unused_capacity_words: Vec<String>,
         /// Units that are hours, lower case.
         hour_units: Vec<String>,
         /// `devices` or `apart`.

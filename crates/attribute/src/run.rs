@@ -10,7 +10,7 @@ use gpuledger_model::tables::posting::Ledger;
 use gpuledger_model::tables::telemetry::{Host, Telemetry};
 use gpuledger_model::time::{HOUR_MS, Window, WindowSet, floor_to};
 
-use crate::find::Ground;
+use crate::find::{Ground, MoneyStretch};
 use crate::ladder;
 use crate::machine::{self, Machine};
 use crate::observe::{self, HoldersByNode, Index, MachineRecord};
@@ -195,7 +195,7 @@ pub fn ledger(observed: &Observed, input: &Input<'_>) -> Ledger {
                 continue;
             }
             let devices = devices_of(record, *period);
-            let billed_ms = rows.iter().filter_map(|row| facts[*row].hours?.instance_ms(devices)).reduce(|a, b| a.saturating_add(b));
+            let billed_ms = pool::instance_ms(rows.iter().filter_map(|row| facts[*row].hours), devices);
             let paid = paid::paid_time(*period, billed_ms, &signs);
             let mut pools: Vec<Pool<'_>> = rows.iter().map(|row| pool_of(*row)).collect();
             if book.bills.host_share == "apart" && signs.evidence(*period).is_some() {
@@ -236,7 +236,7 @@ pub fn ledger(observed: &Observed, input: &Input<'_>) -> Ledger {
         ))
     });
     let closings = post::closings(input.charges, &scales, &postings);
-    let figures = |_: &str, devices: &[String], window: Window| figures_of(records, devices, window);
+    let figures = |stretches: &[MoneyStretch]| figures_of(records, stretches);
     let mut costly = ground.findings(book, &figures);
     costly.append(&mut findings);
     Ledger { postings, closings, findings: costly }
@@ -397,7 +397,7 @@ pub(crate) fn is_stopped(window: Window, usage: &BTreeMap<Window, Vec<usize>>, s
 }
 
 /// Means of the figures that a person would look at first.
-fn figures_of(records: &[MachineRecord], devices: &[String], window: Window) -> String {
+fn figures_of(records: &[MachineRecord], stretches: &[MoneyStretch]) -> String {
     let fields = [
         (WindowField::Engine, "engine"),
         (WindowField::Util, "util"),
@@ -408,10 +408,15 @@ fn figures_of(records: &[MachineRecord], devices: &[String], window: Window) -> 
         (WindowField::Power, "power"),
     ];
     let mut sums = [(0i64, 0i128); 7];
-    for record in records {
-        for device in devices {
-            let Some(unit) = record.unit_records.get(device) else { continue };
-            for row in unit.windows.rows_within(window) {
+    // One record has the unit of a stretch; each window counts once however many rows paid for it.
+    let mut times: BTreeMap<&str, Vec<Window>> = BTreeMap::new();
+    for stretch in stretches {
+        times.entry(&stretch.device).or_default().push(stretch.window);
+    }
+    for (device, windows) in times {
+        let time = WindowSet::from_windows(windows);
+        for unit in records.iter().filter_map(|record| record.unit_records.get(device)) {
+            for row in time.parts().iter().flat_map(|part| unit.windows.rows_within(*part)) {
                 for (at, (field, _)) in fields.iter().enumerate() {
                     if let Some((covered, sum)) = unit.windows.sum(*field, row) {
                         sums[at].0 += covered;
