@@ -54,8 +54,8 @@ impl Ground {
         self.rows.entry((cause, subject.to_string(), currency.to_string())).or_default().push(stretch);
     }
 
-    /// The findings, the most expensive first. `figures` describes a subject's devices over a time.
-    pub fn findings(self, book: &RuleBook, figures: &dyn Fn(&str, &[String], Window) -> String) -> Vec<Finding> {
+    /// The findings, the most expensive first. `figures` describes the devices of stretches.
+    pub fn findings(self, book: &RuleBook, figures: &dyn Fn(&[MoneyStretch]) -> String) -> Vec<Finding> {
         let mut out = Vec::new();
         let gap_ms = book.findings.gap_minutes_max * MINUTE_MS;
         let least_ms = book.findings.minutes_min * MINUTE_MS;
@@ -93,7 +93,7 @@ fn finding(
     window: Window,
     units: i128,
     book: &RuleBook,
-    figures: &dyn Fn(&str, &[String], Window) -> String,
+    figures: &dyn Fn(&[MoneyStretch]) -> String,
 ) -> Finding {
     let mut by_rule: BTreeMap<&str, i128> = BTreeMap::new();
     let mut by_confidence: BTreeMap<Confidence, i128> = BTreeMap::new();
@@ -112,11 +112,11 @@ fn finding(
         Class::Unknown => "unknown",
         _ => "neutral",
     };
-    let seen = figures(subject, &devices, window);
+    let seen = figures(own);
     let span_minutes = window.duration_ms() / MINUTE_MS;
     let evidence = match devices.len() {
-        0 => format!("{span_minutes} min; {seen}"),
-        count => format!("{count} device(s), {span_minutes} min; {seen}"),
+        0 => format!("known from the bill alone, over {span_minutes} min"),
+        count => format!("{count} device(s) within {span_minutes} min; {seen}"),
     };
     Finding {
         id: finding_id(rule, subject, window.from_ms),
@@ -128,7 +128,7 @@ fn finding(
         from_ms: Some(window.from_ms),
         to_ms: Some(window.to_ms),
         confidence,
-        evidence: evidence.trim_end_matches("; ").to_string(),
+        evidence,
         rule: format!("{rule}@{}", book.version),
         would_change: would_change(cause).to_string(),
     }

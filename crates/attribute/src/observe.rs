@@ -7,7 +7,7 @@ use gpuledger_model::accelerator;
 use gpuledger_model::mig;
 use gpuledger_model::tables::placement::{Holder, Placements};
 use gpuledger_model::tables::telemetry::{
-    Column, Field, FieldScope, HolderLabel, Host, SeriesKey, SightingKey, SignalField, SignalSource, Telemetry, Unit,
+    Column, Field, FieldScope, HolderLabel, Host, SeriesKey, SignalField, SignalSource, Telemetry, Unit,
 };
 use gpuledger_model::time::{HOUR_MS, Window, WindowSet, floor_to};
 
