@@ -182,7 +182,10 @@ fn without_compute_instance(profile: &str) -> String {
     }
 }
 
-/// `GPU-` restored, hexadecimal in lower case; `None` for the all-zero UUID of virtual functions.
+/// Digits and hyphens of a UUID.
+const UUID_LENGTH: usize = 36;
+
+/// `GPU-` restored, the hexadecimal digits of a whole UUID in lower case; `None` for the all-zero UUID of virtual functions.
 pub fn normalize_uuid(text: &str) -> Option<String> {
     let text = text.trim();
     let prefix = text.get(..4).unwrap_or_default();
@@ -196,7 +199,7 @@ pub fn normalize_uuid(text: &str) -> Option<String> {
     if body.is_empty() || body.bytes().all(|b| matches!(b, b'0' | b'-')) {
         return None;
     }
-    if body.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
+    if body.len() == UUID_LENGTH && body.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-') {
         Some(format!("{prefix}{}", body.to_ascii_lowercase()))
     } else {
         Some(format!("{prefix}{body}"))
@@ -214,7 +217,9 @@ mod tests {
     #[test]
     fn devices_are_their_uuid_then_their_address() {
         let unit = |pairs: &[(&str, &str)]| identify(pairs).unit.map(|u| u.id());
-        assert_eq!(unit(&[("uuid", "6D5C0AC5-74d7")]).unwrap(), "GPU-6d5c0ac5-74d7");
+        let whole = unit(&[("uuid", "6D5C0AC5-74d7-4ad2-9b0c-0123456789AB")]);
+        assert_eq!(whole.unwrap(), "GPU-6d5c0ac5-74d7-4ad2-9b0c-0123456789ab");
+        assert_eq!(unit(&[("UUID", "GPU-B")]).unwrap(), "GPU-B");
         assert_eq!(unit(&[("UUID", "GPU-aa"), ("GPU_I_ID", "7"), ("GPU_I_PROFILE", "1c.2g.20gb")]).unwrap(), "GPU-aa/7");
         let zero = ("gpu_uuid", "00000000-0000-0000-0000-000000000000");
         assert_eq!(unit(&[zero, ("pci_bus_id", "0000:1A:00.0"), ("hostname", "n1")]).unwrap(), "n1/0000:1a:00.0");

@@ -319,6 +319,13 @@ impl Column {
         self.values.push(value);
     }
 
+    /// Adds the samples of another column of the same series: in order, the greatest value of each time.
+    pub fn merge(&mut self, other: &Column) {
+        self.times_ms.extend_from_slice(&other.times_ms);
+        self.values.extend_from_slice(&other.values);
+        self.canonicalize();
+    }
+
     fn canonicalize(&mut self) {
         if self.times_ms.windows(2).all(|w| w[0] < w[1]) {
             return;
