@@ -9,14 +9,16 @@ use std::path::{Path, PathBuf};
 use gpuledger_attribute::rules::RuleBook;
 use gpuledger_attribute::{Input, Observed, observe_all, observed_again, record};
 use gpuledger_ingest::focus::{Bills, Deliveries, merge_bills};
+use gpuledger_model::invariant;
+use gpuledger_model::money::Decimal;
 use gpuledger_model::price::PriceList;
+use gpuledger_model::tables::charge::Charge;
 use gpuledger_model::tables::placement::{Holder, Placements};
 use gpuledger_model::tables::posting::{Closing, Ledger};
 use gpuledger_model::tables::record::RecordTables;
 use gpuledger_model::tables::reject::{Notice, Reject};
 use gpuledger_model::tables::telemetry::Telemetry;
-use gpuledger_model::money::Decimal;
-use gpuledger_store::folder::{Folder, StoreError};
+use gpuledger_store::folder::{Catalog, Folder, StoreError};
 use gpuledger_store::inputs::{self, InputFile, Inputs, Request};
 use gpuledger_store::keep::{self, Kept};
 
@@ -80,6 +82,7 @@ pub fn run(request: &Request, settings: &Settings, progress: &mut dyn FnMut(Step
     let input = Input { placements: &inputs.placements, charges: &bills.charges, prices: &prices, book: &book };
     let observed = source.observed(&inputs.telemetry, &input, settings)?;
     let mut ledger = gpuledger_attribute::ledger(&observed, &input);
+    debug_assert_held(check_ledger(&rejects, &bills.charges, &ledger));
     ledger.closings.extend(refused(&bills));
     ledger.closings.sort_by(|a, b| a.scope.cmp(&b.scope));
     let mut placements = inputs.placements;
@@ -126,8 +129,12 @@ impl Source {
     /// The record of the machines: from a folder that keeps it for the same telemetry, placements and rules, else from
     /// the samples.
     fn observed(self, telemetry: &Telemetry, input: &Input<'_>, settings: &Settings) -> Result<Observed, Failure> {
-        let (Source::Folder(own), Some(path)) = (self, settings.store.as_deref()) else { return Ok(observe_all(telemetry, input)) };
+        let (Source::Folder(own), Some(path)) = (self, settings.store.as_deref()) else {
+            debug_assert_held(check_telemetry(telemetry));
+            return Ok(observe_all(telemetry, input));
+        };
         let (mut folder, kept) = *own;
+        debug_assert_held(check_store(folder.catalog()));
         let failed = |error: &StoreError| store_failure(path, error);
         let key = record_key(&kept, input);
         if let Some((tables, label_holders)) = load_record(&folder, &key).map_err(|e| failed(&e))?
@@ -137,12 +144,46 @@ impl Source {
             return Ok(observed);
         }
         let samples = kept.load_telemetry(&folder).map_err(|e| failed(&e))?;
+        debug_assert_held(check_telemetry(&samples));
         let observed = observe_all(&samples, input);
         let holders: Vec<_> = input.placements.holders.iter().chain(&observed.label_holders).cloned().collect();
         if let Some(tables) = record::to_tables(&observed, &holders) {
+            debug_assert_held(|| invariant::model_3_windows(&tables.windows));
             keep_record(&mut folder, &key, &tables, &observed).map_err(|e| failed(&e))?;
         }
         Ok(observed)
+    }
+}
+
+/// In debug builds and tests, a broken invariant ends the run where it broke; release builds do not ask.
+fn debug_assert_held(check: impl FnOnce() -> invariant::Held) {
+    debug_assert_eq!(check(), Ok(()));
+}
+
+/// What must hold of telemetry before it is accounted.
+fn check_telemetry(telemetry: &Telemetry) -> impl FnOnce() -> invariant::Held {
+    move || invariant::model_3(telemetry).and_then(|()| invariant::ing_1(telemetry)).and_then(|()| invariant::ing_2(telemetry))
+}
+
+/// What must hold of a folder that was read into.
+fn check_store(catalog: &Catalog) -> impl FnOnce() -> invariant::Held {
+    move || {
+        let sources = catalog.sources.iter().map(|(name, source)| (name.clone(), source.batch.clone())).collect();
+        invariant::store_1(&catalog.batches, &catalog.tables)
+            .and_then(|()| invariant::store_2(&catalog.batches))
+            .and_then(|()| invariant::store_3(&sources, &catalog.batches))
+    }
+}
+
+/// What must hold of a ledger, before refused scopes join its proof.
+fn check_ledger(rejects: &[Reject], charges: &[Charge], ledger: &Ledger) -> impl FnOnce() -> invariant::Held {
+    move || {
+        invariant::model_1(ledger)
+            .and_then(|()| invariant::model_2(charges, ledger))
+            .and_then(|()| invariant::ing_3(rejects))
+            .and_then(|()| invariant::attr_1(charges, ledger))
+            .and_then(|()| invariant::attr_2(ledger))
+            .and_then(|()| invariant::attr_3(ledger))
     }
 }
 
@@ -197,7 +238,13 @@ fn refused(bills: &Bills) -> Vec<Closing> {
         .scopes
         .iter()
         .filter(|s| s.state == gpuledger_ingest::focus::ScopeState::Refused)
-        .map(|s| Closing { scope: s.scope.clone(), bill: Decimal::ZERO, posted: Decimal::ZERO, difference: Decimal::ZERO, state: "refused".to_string() })
+        .map(|s| Closing {
+            scope: s.scope.clone(),
+            bill: Decimal::ZERO,
+            posted: Decimal::ZERO,
+            difference: Decimal::ZERO,
+            state: "refused".to_string(),
+        })
         .collect()
 }
 

@@ -10,6 +10,7 @@
 
 pub mod accelerator;
 pub mod cause;
+pub mod invariant;
 pub mod machine;
 pub mod mig;
 pub mod money;

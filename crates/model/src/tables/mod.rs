@@ -5,4 +5,5 @@ pub mod placement;
 pub mod posting;
 pub mod record;
 pub mod reject;
+pub mod schema;
 pub mod telemetry;
