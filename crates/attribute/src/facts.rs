@@ -66,6 +66,7 @@ pub(crate) struct Facts {
     pub(crate) host_cpu: Option<f64>,
     pub(crate) host_iowait: Option<f64>,
     pub(crate) broken: bool,
+    pub(crate) power_capped: bool,
 }
 
 /// The idle power and the limit of a board, watts.
@@ -268,6 +269,8 @@ fn unit_facts(rows: &WindowRows, power: BoardPower, book: &RuleBook) -> Vec<Fact
             host_cpu: value(WindowField::HostCpu),
             host_iowait: value(WindowField::HostIowait),
             broken: broken || remap_failed,
+            power_capped: above(WindowField::PowerLimited, book.power_capped.rate_min)
+                && matches!((power_watts, limit_of(row)), (Some(watts), Some(limit)) if watts >= book.power_capped.power_of_limit_ratio_min * limit),
         });
     }
     out

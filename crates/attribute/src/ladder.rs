@@ -10,6 +10,7 @@ use gpuledger_model::time::{MINUTE_MS, WINDOW_MS, Window, WindowSet, floor_to};
 use crate::facts::{Facts, Grade, machine_facts};
 use crate::lost::{Lost, lost_work};
 use crate::observe::{MachineRecord, UnitRecord};
+use crate::remark;
 use crate::rules::RuleBook;
 use crate::window::WindowField;
 
@@ -49,6 +50,8 @@ pub struct Remark {
     pub window: Window,
     /// Figures.
     pub evidence: String,
+    /// What would change it.
+    pub would_change: &'static str,
 }
 
 /// Judges all windows. The result is by machine and unit id.
@@ -60,6 +63,7 @@ pub fn judge(records: &[MachineRecord], holders: &[Holder], book: &RuleBook) -> 
     // Rule 6 first, for all devices: it lets idle windows of the same run wait.
     let fires: Vec<BTreeMap<&str, Vec<Vec<bool>>>> =
         records.iter().zip(&facts).map(|(record, facts)| interconnect_fires(record, facts, &work, book)).collect();
+    remarks.extend(remark::Ground { records, facts: &facts, fires: &fires, holders, book }.remarks());
     for (record, fires) in records.iter().zip(&fires) {
         for (unit, rows) in fires {
             let unit_record = &record.unit_records[*unit];
@@ -100,7 +104,7 @@ pub fn judge(records: &[MachineRecord], holders: &[Holder], book: &RuleBook) -> 
     (out, remarks)
 }
 
-fn holders_of_row(unit: &UnitRecord, row: usize) -> &[(usize, gpuledger_model::mig::Share)] {
+pub(crate) fn holders_of_row(unit: &UnitRecord, row: usize) -> &[(usize, gpuledger_model::mig::Share)] {
     let window = unit.windows.window(row);
     let at = unit.held.partition_point(|h| h.window.to_ms <= window.from_ms);
     match unit.held.get(at) {

@@ -22,6 +22,7 @@ pub mod pool;
 pub mod post;
 mod poster;
 pub mod record;
+mod remark;
 pub mod rules;
 mod run;
 pub mod spread;

@@ -59,6 +59,7 @@ pub(crate) fn lost_work(holders: &[Holder], remarks: &mut Vec<Remark>) -> BTreeM
                     subject: holder.key.clone(),
                     window: Window::new(holder.from_ms, end),
                     evidence: "preempted, and no checkpoint is known: what it lost cannot be told".to_string(),
+                    would_change: "a checkpoint time: annotation `gpuledger.io/checkpoints`, or `checkpoint=` in the job's comment",
                 });
             }
         }

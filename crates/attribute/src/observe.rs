@@ -529,6 +529,7 @@ impl<'a> MachineSteps<'a> {
             (Field::PowerWatts, WindowField::Power),
             (Field::PowerLimitWatts, WindowField::PowerLimit),
             (Field::Energy, WindowField::Energy),
+            (Field::ThrottlePower, WindowField::PowerLimited),
             (Field::ThrottleThermal, WindowField::Thermal),
             (Field::ThrottleHwThermal, WindowField::HwThermal),
             (Field::ThrottleHwPowerBrake, WindowField::PowerBrake),

@@ -308,7 +308,7 @@ impl Poster<'_> {
                 confidence: Confidence::High,
                 evidence: remark.evidence.clone(),
                 rule: format!("{}@{}", remark.kind, self.book.version),
-                would_change: "a checkpoint time: annotation `gpuledger.io/checkpoints`, or `checkpoint=` in the job's comment".to_string(),
+                would_change: remark.would_change.to_string(),
             });
         }
     }

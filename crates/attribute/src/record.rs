@@ -26,7 +26,7 @@ const KINDS: [(UnitKind, &str); 6] = [
 ];
 
 /// In the order of [`gpuledger_model::tables::record::MEASURES`].
-const FIELDS: [WindowField; 23] = [
+const FIELDS: [WindowField; 24] = [
     WindowField::Engine,
     WindowField::Util,
     WindowField::Sm,
@@ -50,6 +50,7 @@ const FIELDS: [WindowField; 23] = [
     WindowField::RowRemapFailed,
     WindowField::HostCpu,
     WindowField::HostIowait,
+    WindowField::PowerLimited,
 ];
 
 /// The tables of a record; `None` where a sum leaves 64 bits and the tables could not hold it exactly.

@@ -39,6 +39,12 @@ table! {
         memory_latency: MemoryLatency,
         /// Rule 12.
         throttled: Throttled,
+        /// Rule 11.
+        power_capped: PowerCapped,
+        /// Rule 14.
+        straggler: Straggler,
+        /// Rule 17.
+        wrong_board: WrongBoard,
         /// Profiling fields that contradict the rest.
         contradiction: Contradiction,
         /// From what size a finding is made.
@@ -215,6 +221,36 @@ table! {
         thermal_rate_min: f64,
         /// Power brake above, seconds per second.
         power_brake_rate_min: f64,
+    }
+}
+
+table! {
+    /// Rule 11.
+    PowerCapped {
+        /// Power from this share of the limit.
+        power_of_limit_ratio_min: f64,
+        /// Slowed down by the limit above, seconds per second.
+        rate_min: f64,
+    }
+}
+
+table! {
+    /// Rule 14.
+    Straggler {
+        /// Standard deviations from the mean power of the run's devices above.
+        z_score_min: f64,
+        /// SM below while all peers spin.
+        sm_ratio_max: f64,
+    }
+}
+
+table! {
+    /// Rule 17.
+    WrongBoard {
+        /// Memory never above this share.
+        memory_ratio_max: f64,
+        /// Seen for, days.
+        days_min: i64,
     }
 }
 

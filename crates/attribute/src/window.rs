@@ -58,6 +58,8 @@ pub enum WindowField {
     HostCpu,
     /// Host iowait.
     HostIowait,
+    /// Slowed down by the power limit, 10^-6 s/s.
+    PowerLimited,
 }
 
 /// One field of all windows of a unit; `covered_ms` 0 where it has no value.

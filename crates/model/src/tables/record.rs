@@ -106,6 +106,8 @@ window_row! {
     host_cpu,
     /// Host iowait, 10^-6.
     host_iowait,
+    /// Slowed down by the power limit, 10^-6 s/s.
+    power_limited,
 }
 
 /// A signal of a holder within a window of one of its units.
