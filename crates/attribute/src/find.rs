@@ -13,12 +13,15 @@ use crate::rules::RuleBook;
 /// Decimals of a finding's amount.
 const FINDING_SCALE: u8 = 10;
 
+/// Decimals of a stretch's amount: a sum of many is still right to the last digit of the finding's.
+const STRETCH_SCALE: u8 = 14;
+
 /// A stretch of money: one cause and subject in one currency.
 #[derive(Clone, Debug)]
 pub struct MoneyStretch {
     /// When.
     pub window: Window,
-    /// Amount at [`FINDING_SCALE`] decimals, in units.
+    /// Amount in units of 10^-14.
     pub units: i128,
     /// Rule.
     pub rule: &'static str,
@@ -34,9 +37,9 @@ pub struct Ground {
     rows: BTreeMap<(Cause, String, String), Vec<MoneyStretch>>,
 }
 
-/// A share of an amount: `weight / total` of it, at the scale of findings, rounded towards zero.
+/// A share of an amount: `weight / total` of it, at the scale of stretches, rounded towards zero.
 pub fn share_units(amount: Decimal, weight: u128, total: u128) -> i128 {
-    let amount = amount.rounded(FINDING_SCALE);
+    let amount = amount.rounded(STRETCH_SCALE);
     if total == 0 {
         return 0;
     }
@@ -72,7 +75,8 @@ impl Ground {
                 }
                 let own = &stretches[start..end];
                 let window = Window::new(own[0].window.from_ms, end_ms);
-                let units: i128 = own.iter().map(|s| s.units).sum();
+                let sum: i128 = own.iter().map(|s| s.units).sum();
+                let units = Decimal { mantissa: sum, scale: STRETCH_SCALE }.rounded(FINDING_SCALE).mantissa;
                 if window.duration_ms() >= least_ms && units >= least_units {
                     out.push(finding(cause, &subject, &currency, own, window, units, book, figures));
                 }

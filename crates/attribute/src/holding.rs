@@ -416,6 +416,19 @@ fn place_counts(
         ranked.iter().take(total_ppm.div_ceil(1_000_000) as usize).map(|r| r.3).collect()
     };
     let devices = chosen.len() as u64;
+    let whole_counts = pending.replicas == 1 && pending.board_share.is_none() && pending.claims.iter().all(|c| c.2 == 1_000_000);
+    if whole_counts {
+        // Counts beyond the devices that are free: whose they are is not known, so the last by key are told.
+        let mut beyond = (total_ppm / 1_000_000).saturating_sub(devices) as u32;
+        for (holder, count, _) in pending.claims.iter().rev() {
+            let own = beyond.min(*count);
+            beyond -= own;
+            if own > 0 {
+                let node = claims.iter().find(|c| c.holder == *holder).map(|c| c.claim.node.clone()).unwrap_or_default();
+                out.without_device.push((evidence.placements.holders[*holder].key.clone(), node, own, window));
+            }
+        }
+    }
     let fills = total_ppm >= free * 1_000_000 && pending.replicas == 1;
     let best = if fills { Confidence::High } else { Confidence::Low };
     for unit in chosen {

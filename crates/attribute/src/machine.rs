@@ -146,7 +146,9 @@ pub fn join(
                 machine.cloud = machine.cloud.or(node.cloud).or(row.and_then(|r| r.cloud)).or(machine::reduce(&id).cloud);
                 fill(&mut machine.instance_type, node.instance_type.as_ref().or(row.and_then(|r| r.instance_type.as_ref())));
                 fill(&mut machine.region, node.region.as_ref().or(row.and_then(|r| r.region.as_ref())));
-                if node.capacity_devices.unwrap_or(0) > 0 || node.allocatable_devices.unwrap_or(0) > 0 {
+                let told = row.and_then(|r| r.capacity_devices).unwrap_or(0);
+                machine.catalogue_devices = machine.catalogue_devices.max(told);
+                if told > 0 || node.capacity_devices.unwrap_or(0) > 0 || node.allocatable_devices.unwrap_or(0) > 0 {
                     machine.has_accelerators = true;
                 }
                 machine.nodes.push(NodeSpan {
@@ -173,9 +175,9 @@ pub fn join(
             machine.cloud = machine.cloud.or(row.cloud).or(machine::reduce(id).cloud);
             fill(&mut machine.instance_type, row.instance_type.as_ref());
             fill(&mut machine.region, row.region.as_ref());
-            if row.capacity_devices.unwrap_or(0) > 0 {
-                machine.has_accelerators = true;
-            }
+            let told = row.capacity_devices.unwrap_or(0);
+            machine.catalogue_devices = machine.catalogue_devices.max(told);
+            machine.has_accelerators |= told > 0;
             machine.nodes.push(NodeSpan { cluster: row.cluster.clone(), name: name.to_string(), window, node: None, record: None });
             spans.entry((row.cluster.clone(), name.to_string())).or_default().push((window, id.clone()));
         }

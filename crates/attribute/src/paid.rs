@@ -44,10 +44,12 @@ impl Signs {
 /// Places billed time in its charge period. Billed time that is unknown or not above zero is the evidence, or the
 /// period where the evidence has no length.
 pub fn paid_time(period: Window, billed_ms: Option<i64>, signs: &Signs) -> Paid {
+    let is_hourly = period.duration_ms() <= HOUR_MS;
     let Some(evidence) = signs.evidence(period) else {
-        return Paid { time: WindowSet::from_windows(vec![period]), placed_by: PlacedBy::Period };
+        let placed_by = if is_hourly { PlacedBy::Rows } else { PlacedBy::Period };
+        return Paid { time: WindowSet::from_windows(vec![period]), placed_by };
     };
-    let placed_by = if period.duration_ms() <= HOUR_MS { PlacedBy::Rows } else { PlacedBy::Evidence };
+    let placed_by = if is_hourly { PlacedBy::Rows } else { PlacedBy::Evidence };
     let billed = match (billed_ms.filter(|b| *b > 0), evidence.duration_ms()) {
         (Some(billed), _) => billed.min(period.duration_ms()),
         (None, 0) => period.duration_ms(),
@@ -93,5 +95,6 @@ mod tests {
         assert_eq!(paid_time(day(), Some(HOUR_MS), &signs).time.parts(), &[hours(6, 7)]);
         assert_eq!(paid_time(day(), Some(3 * HOUR_MS), &signs).time.parts(), &[hours(0, 1), hours(6, 8)]);
         assert_eq!(paid_time(day(), Some(3 * HOUR_MS), &Signs::default()).placed_by, PlacedBy::Period);
+        assert_eq!(paid_time(hours(0, 1), None, &Signs::default()).placed_by, PlacedBy::Rows);
     }
 }

@@ -1,5 +1,7 @@
 //! From bill rows to pools (ACCOUNTING section 1): what each row pays for, and which machine.
 
+use std::collections::BTreeSet;
+
 use gpuledger_model::machine;
 use gpuledger_model::money::Decimal;
 use gpuledger_model::price::{Price, PriceList};
@@ -338,14 +340,13 @@ fn says_unused_capacity(charge: &Charge, book: &RuleBook) -> bool {
     usage_types(extra.as_ref()).into_iter().any(holds)
 }
 
-/// Whether a tag value, an `x_` value or an attachment of the row names the machine exactly.
-pub fn names_machine(charge: &Charge, machine_id: &str) -> bool {
-    [&charge.tags, &charge.extra].into_iter().flatten().any(|text| {
-        serde_json::from_str::<serde_json::Value>(text)
-            .ok()
-            .and_then(|value| {
-                value.as_object().map(|o| o.values().any(|v| v.as_str().is_some_and(|t| machine::reduce(t).id == machine_id)))
-            })
-            .unwrap_or(false)
-    })
+/// The machines that a tag value, an `x_` value or an attachment of the row may name: texts in reduced form.
+pub fn machines_named(charge: &Charge) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    for text in [&charge.tags, &charge.extra].into_iter().flatten() {
+        if let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(text) {
+            out.extend(fields.values().filter_map(|v| v.as_str()).map(|text| machine::reduce(text).id));
+        }
+    }
+    out
 }

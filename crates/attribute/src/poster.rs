@@ -175,6 +175,7 @@ impl Poster<'_> {
         spans: &[SignSpans],
         records: &[MachineRecord],
     ) {
+        let mut stopped = None;
         let (cause, rule) = match pool::bill_kind(charge, self.book) {
             Some(BillKind::Category(cause)) => (cause, "bill.category"),
             Some(BillKind::Unused(cause)) => (cause, "bill.unused"),
@@ -183,16 +184,13 @@ impl Poster<'_> {
                 (Cause::NotInInventory, "bill.not_seen")
             }
             None => {
-                let stopped = machines.iter().enumerate().filter(|(_, m)| m.has_accelerators && m.has_provider_id).find(|(_, m)| {
+                let named = pool::machines_named(charge);
+                stopped = machines.iter().position(|m| {
                     let by_name = charge.resource_name.as_ref().is_some_and(|name| m.resource_names.contains(name));
-                    !facts.is_machine_usage_of(&m.id) && (by_name || pool::names_machine(charge, &m.id))
+                    let is_linked = !facts.is_machine_usage_of(&m.id) && (by_name || named.contains(&m.id));
+                    m.has_accelerators && m.has_provider_id && is_linked
                 });
-                match stopped {
-                    Some((at, _)) if is_stopped(charge.charge_window(), &usage[at], &spans[at], &records[at]) => {
-                        (Cause::StoppedMachineStorage, "bill.stopped_storage")
-                    }
-                    _ => (Cause::OtherService, "bill.other"),
-                }
+                (Cause::OtherService, "bill.other")
             }
         };
         let part = if cause.class() == Class::Unknown { Part::Unknown } else { Part::Bill };
@@ -211,13 +209,20 @@ impl Poster<'_> {
         };
         let before = self.postings.len();
         post::spread_over_hours(pool, charge.charge_window(), &template, &mut self.postings);
-        if matches!(cause.class(), Class::Waste | Class::Unknown) {
-            let subject = subject.unwrap_or_default();
-            for posting in &self.postings[before..] {
-                let window = Window::new(posting.hour_ms, posting.hour_ms + HOUR_MS).intersect(charge.charge_window());
+        let subject = subject.unwrap_or_default();
+        for posting in &mut self.postings[before..] {
+            let window = Window::new(posting.hour_ms, posting.hour_ms + HOUR_MS).intersect(charge.charge_window());
+            let mut rule = rule;
+            // Storage of a machine that stood still in this hour.
+            if stopped.is_some_and(|at| is_stopped(window, &usage[at], &spans[at], &records[at])) {
+                rule = "bill.stopped_storage";
+                posting.cause = Cause::StoppedMachineStorage;
+                posting.rule = format!("{rule}@{}", self.book.version);
+            }
+            if matches!(posting.cause.class(), Class::Waste | Class::Unknown) {
                 let units = find::share_units(posting.amount, 1, 1);
                 let row = MoneyStretch { window, units, rule, confidence: Confidence::High, device: String::new() };
-                self.ground.add(cause, &subject, &charge.scope.currency, row);
+                self.ground.add(posting.cause, &subject, &charge.scope.currency, row);
             }
         }
     }

@@ -191,14 +191,14 @@ pub fn ledger(observed: &Observed, input: &Input<'_>) -> Ledger {
         };
         let mut counted = WindowSet::default();
         for (period, rows) in &usage[at] {
-            if signs.evidence(*period).is_none() {
+            if signs.evidence(*period).is_none() && !spans[at].is_covered(*period) {
                 continue;
             }
             let devices = devices_of(record, *period);
             let billed_ms = pool::instance_ms(rows.iter().filter_map(|row| facts[*row].hours), devices);
             let paid = paid::paid_time(*period, billed_ms, &signs);
             let mut pools: Vec<Pool<'_>> = rows.iter().map(|row| pool_of(*row)).collect();
-            if book.bills.host_share == "apart" && signs.evidence(*period).is_some() {
+            if book.bills.host_share == "apart" {
                 for (pool, row) in pools.iter_mut().zip(rows) {
                     let share = pool::host_share(&facts[*row], price_of(&record.machine, input.prices), book);
                     poster.host_apart(record, &paid, pool, share);
@@ -290,6 +290,8 @@ pub(crate) struct SignSpans {
     pub(crate) holders: Vec<Window>,
     /// Latest sample or scheduler time.
     pub(crate) last_time_ms: Option<i64>,
+    /// Time that a continuous record of a scheduler covers, held or not.
+    covered: Vec<Window>,
 }
 
 impl SignSpans {
@@ -297,7 +299,11 @@ impl SignSpans {
         let mut nodes = Vec::new();
         let mut holders = Vec::new();
         let mut times: Vec<i64> = Vec::new();
+        let mut covered = Vec::new();
         for span in &machine.nodes {
+            if span.record == Some(RecordKind::SlurmAccounting) {
+                covered.push(accounting_window(input, &span.cluster).intersect(span.window));
+            }
             if let Some(at) = span.node {
                 let node = &input.placements.nodes[at];
                 times.extend([node.from_ms, node.to_ms, node.last_record_ms].into_iter().flatten());
@@ -317,7 +323,13 @@ impl SignSpans {
                 }
             }
         }
-        SignSpans { nodes, holders, last_time_ms: times.into_iter().max() }
+        covered.retain(|w| !w.is_empty());
+        SignSpans { nodes, holders, last_time_ms: times.into_iter().max(), covered }
+    }
+
+    /// Whether a continuous record covers the node within a time although it shows nothing of it there.
+    fn is_covered(&self, period: Window) -> bool {
+        self.covered.iter().any(|w| w.overlaps(period))
     }
 
     fn signs(&self, record: &MachineRecord) -> Signs {
@@ -325,6 +337,14 @@ impl SignSpans {
         let busy = record.observed.union(&WindowSet::from_windows(self.holders.clone()));
         Signs { spans, samples: record.sample_hours.values().copied().collect(), busy }
     }
+}
+
+/// From the first to the last time that Slurm's accounting of a cluster tells.
+fn accounting_window(input: &Input<'_>, cluster: &str) -> Window {
+    let own = input.placements.holders.iter().filter(|h| h.record == RecordKind::SlurmAccounting && h.cluster == cluster);
+    let times = own.flat_map(|h| [Some(h.from_ms), h.to_ms, h.last_record_ms]).flatten();
+    let (first, last) = times.fold((i64::MAX, i64::MIN), |(first, last), t| (first.min(t), last.max(t)));
+    Window::new(first, last.max(first))
 }
 
 /// Records of all machines, on as many threads as the machine has; the order of threads leaves no trace.

@@ -42,6 +42,8 @@ pub struct Price {
 pub struct PriceList {
     rows: Vec<Price>,
     by_type: BTreeMap<String, Vec<usize>>,
+    /// How many rows, from the first, are the user's own.
+    own_rows: usize,
 }
 
 /// Columns of a price file.
@@ -135,22 +137,40 @@ impl PriceList {
         self.rows.push(price);
     }
 
-    /// This list's rows before another's.
+    /// This list's rows before another's: they override it. What they leave empty of a type is taken from there.
     pub fn over(mut self, base: PriceList) -> PriceList {
+        for own in &mut self.rows {
+            let Some(known) = base.find(Some(&own.cloud), &own.instance_type, Some(&own.region)) else { continue };
+            if own.accelerator.is_empty() {
+                own.accelerator.clone_from(&known.accelerator);
+            }
+            own.accelerator_count = own.accelerator_count.or(known.accelerator_count);
+            own.vcpus = own.vcpus.or(known.vcpus);
+            own.memory_gib = own.memory_gib.or(known.memory_gib);
+        }
+        self.own_rows = self.rows.len();
         for price in base.rows {
             self.push(price);
         }
         self
     }
 
-    /// The row of a type: of its region, else of `*`, else the first listed. A cloud that is given must match.
+    /// The row of a type: of its region, else of `*`, else the first listed; the user's rows of its region or of `*`
+    /// before ours. A cloud that is given must match.
     pub fn find(&self, cloud: Option<&str>, instance_type: &str, region: Option<&str>) -> Option<&Price> {
         let rows = self.by_type.get(&instance_type.to_ascii_lowercase())?;
-        let of_cloud = || rows.iter().map(|at| &self.rows[*at]).filter(|p| cloud.is_none_or(|c| p.cloud == c));
-        of_cloud()
-            .find(|p| region.is_some_and(|r| p.region.eq_ignore_ascii_case(r)))
-            .or_else(|| of_cloud().find(|p| p.region == "*"))
-            .or_else(|| of_cloud().next())
+        let rank = |at: usize, price: &Price| {
+            let is_own = at < self.own_rows;
+            if region.is_some_and(|r| price.region.eq_ignore_ascii_case(r)) {
+                if is_own { 0 } else { 2 }
+            } else if price.region == "*" {
+                if is_own { 1 } else { 3 }
+            } else {
+                4
+            }
+        };
+        let of_cloud = rows.iter().map(|at| (*at, &self.rows[*at])).filter(|(_, p)| cloud.is_none_or(|c| p.cloud.eq_ignore_ascii_case(c)));
+        of_cloud.min_by_key(|(at, price)| (rank(*at, price), *at)).map(|(_, price)| price)
     }
 
     /// Whether the type is in the list, on any cloud or the one given.
@@ -197,5 +217,12 @@ mod tests {
         assert_eq!((rejects[0].line, rejects[0].field.as_str()), (3, "on_demand_usd_per_hour"));
         let list = own.over(PriceList::bundled());
         assert_eq!(list.find(Some("aws"), "p5.48xlarge", None).unwrap().on_demand_usd_per_hour.unwrap().to_string(), "40");
+        // Over ours of a region too, and the count of accelerators is still known.
+        let price = list.find(Some("aws"), "p5.48xlarge", Some("us-east-1")).unwrap();
+        assert_eq!((price.on_demand_usd_per_hour.unwrap().to_string(), price.accelerator_count), ("40".to_string(), Some(8)));
+        let (own, _) = PriceList::parse("p.csv", b"cloud,instance_type,region,on_demand_usd_per_hour\nAWS,p5.48xlarge,eu-west-1,50\n");
+        let list = own.over(PriceList::bundled());
+        let price = |region| list.find(Some("aws"), "p5.48xlarge", Some(region)).unwrap().on_demand_usd_per_hour.unwrap().to_string();
+        assert_eq!((price("eu-west-1"), price("us-east-1")), ("50".to_string(), "55.04".to_string()));
     }
 }
