@@ -189,10 +189,17 @@ impl Finder {
             return self.find_path(path, spec);
         }
         if spec.path.contains(['*', '?', '[']) {
-            let mut matches: Vec<PathBuf> = match glob::glob(&spec.path) {
-                Ok(paths) => paths.flatten().collect(),
+            let paths = match glob::glob(&spec.path) {
+                Ok(paths) => paths,
                 Err(error) => return self.refuse(&spec.path, format!("pattern cannot be read ({error})")),
             };
+            let mut matches = Vec::new();
+            for path in paths {
+                match path {
+                    Ok(path) => matches.push(path),
+                    Err(error) => self.refuse(&error.path().display().to_string(), format!("cannot be listed ({})", error.error())),
+                }
+            }
             matches.sort();
             if matches.is_empty() {
                 return self.refuse(&spec.path, "no file matches this pattern".into());
@@ -205,7 +212,9 @@ impl Finder {
     fn find_path(&mut self, path: &Path, spec: &PathSpec) {
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => self.walk(path, spec, &mut Vec::new()),
-            Ok(metadata) => self.take(path, &metadata, spec, true),
+            Ok(metadata) if metadata.is_file() => self.take(path, &metadata, spec, true),
+            // A pipe can be read once and may never end; an input is read for its kind, its hash and its rows.
+            Ok(_) => self.refuse(&path.display().to_string(), "is a pipe or a device; write its content to a file and give that".into()),
             Err(error) => self.refuse(&path.display().to_string(), format!("cannot be read ({error})")),
         }
     }
@@ -314,7 +323,7 @@ impl Finder {
 
 /// The kind of a file by its content; an error says why it cannot be told.
 pub fn detect(path: &Path) -> Result<InputKind, String> {
-    let head = content::head(path).map_err(|error| format!("cannot be read ({error})"))?;
+    let head = content::head(path).map_err(|error| format!("cannot be read ({error}); fetch it again"))?;
     if head.starts_with(b"PAR1") {
         let columns = parquet_series::column_names(path)?;
         return Ok(match detect_dataset(&columns) {
@@ -332,7 +341,12 @@ pub fn detect(path: &Path) -> Result<InputKind, String> {
         let is_exposition = name.strip_suffix(".gz").unwrap_or(name).ends_with(".prom");
         return Ok(if is_exposition { InputKind::Prometheus } else { InputKind::Unknown });
     }
-    Ok(detect_text(head))
+    let kind = detect_text(head);
+    if kind == InputKind::Unknown && name.strip_suffix(".gz").unwrap_or(name).to_ascii_lowercase().ends_with(".csv") {
+        // A table whose header cannot be read may be a bill: why it cannot is told, rather than that it is nothing of ours.
+        read_header(head)?;
+    }
+    Ok(kind)
 }
 
 fn detect_text(head: &[u8]) -> InputKind {

@@ -26,6 +26,9 @@ use parquet::schema::types::ColumnPath;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_arrow::schema::{SchemaLike, TracingOptions};
+use sha2::{Digest, Sha256};
+
+use crate::content;
 
 /// The catalogue's version; a folder of another is refused.
 pub const SCHEMA: &str = "gpuledger.store/1";
@@ -111,6 +114,8 @@ pub struct Catalog {
     pub schema: String,
     /// Rows of each table by name and key.
     pub tables: BTreeMap<String, BTreeMap<String, u64>>,
+    /// SHA-256 of each table's file, by name and key: a disk that lies must not change a number.
+    pub sha256: BTreeMap<String, BTreeMap<String, String>>,
     /// Batches appended, and their tables.
     pub batches: BTreeMap<String, Vec<(String, String)>>,
     /// What input stands behind which batch.
@@ -148,7 +153,7 @@ pub struct Folder {
 impl Folder {
     /// Opens a folder, or makes it.
     pub fn open(root: &Path) -> Result<Folder, StoreError> {
-        fs::create_dir_all(root.join("tables")).map_err(at(root))?;
+        fs::create_dir_all(root).map_err(at(root))?;
         let lock_path = root.join("lock");
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path).map_err(at(&lock_path))?;
         match lock.try_lock() {
@@ -167,11 +172,24 @@ impl Folder {
                 catalog
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Catalog { schema: SCHEMA.to_string(), tables: BTreeMap::new(), batches: BTreeMap::new(), sources: BTreeMap::new() }
+                // Only a folder that a catalogue says is ours may be cleaned up.
+                if holds_files(root) {
+                    return Err(StoreError::Foreign { path, reason: "it is missing, and the folder holds other files".to_string() });
+                }
+                Catalog {
+                    schema: SCHEMA.to_string(),
+                    tables: BTreeMap::new(),
+                    sha256: BTreeMap::new(),
+                    batches: BTreeMap::new(),
+                    sources: BTreeMap::new(),
+                }
             }
             Err(error) => return Err(at(&path)(error)),
         };
         let folder = Folder { root: root.to_path_buf(), catalog, _lock: lock };
+        if !path.exists() {
+            folder.write_catalog(&folder.catalog)?;
+        }
         folder.remove_leftovers()?;
         Ok(folder)
     }
@@ -195,8 +213,9 @@ impl Folder {
             }
             let mut tables = Vec::new();
             for (name, key, rows) in batch.tables {
-                let count = self.write_table(&name, &key, &rows)?;
+                let (count, sha256) = self.write_table(&name, &key, &rows)?;
                 catalog.tables.entry(name.clone()).or_default().insert(key.clone(), count);
+                catalog.sha256.entry(name.clone()).or_default().insert(key.clone(), sha256);
                 tables.push((name, key));
             }
             catalog.batches.insert(batch.id, tables);
@@ -207,8 +226,9 @@ impl Folder {
 
     /// Puts one table, replacing what was under its name and key.
     pub fn put_table(&mut self, name: &str, key: &str, rows: Vec<RecordBatch>) -> Result<(), StoreError> {
-        let count = self.write_table(name, key, &rows)?;
+        let (count, sha256) = self.write_table(name, key, &rows)?;
         let mut catalog = self.catalog.clone();
+        catalog.sha256.entry(name.to_string()).or_default().insert(key.to_string(), sha256);
         catalog.tables.entry(name.to_string()).or_default().insert(key.to_string(), count);
         self.replace_catalog(catalog)
     }
@@ -230,8 +250,12 @@ impl Folder {
             return Ok(None);
         }
         let path = self.table_path(name, key);
-        let file = File::open(&path).map_err(at(&path))?;
         let damaged = |error: &dyn std::fmt::Display| StoreError::Damaged { path: path.clone(), reason: error.to_string() };
+        let sha256 = content::file_sha256(&path).map_err(|error| damaged(&error))?;
+        if self.catalog.sha256.get(name).and_then(|keys| keys.get(key)) != Some(&sha256) {
+            return Err(damaged(&"its bytes are not those that were written"));
+        }
+        let file = File::open(&path).map_err(at(&path))?;
         let reader = ParquetRecordBatchReaderBuilder::try_new(file)
             .map_err(|error| damaged(&error))?
             .with_batch_size(64 << 10)
@@ -280,40 +304,39 @@ impl Folder {
         self.root.join("tables").join(file_name(name)).join(format!("{}.parquet", file_name(key)))
     }
 
-    fn write_table(&self, name: &str, key: &str, rows: &[RecordBatch]) -> Result<u64, StoreError> {
+    /// Rows, and the hash of the file.
+    fn write_table(&self, name: &str, key: &str, rows: &[RecordBatch]) -> Result<(u64, String), StoreError> {
         let path = self.table_path(name, key);
         let folder = path.parent().unwrap_or(&self.root).to_path_buf();
         fs::create_dir_all(&folder).map_err(at(&folder))?;
         let temporary = path.with_extension("tmp");
         let file = File::create(&temporary).map_err(at(&temporary))?;
-        let damaged = |error: &dyn std::fmt::Display| StoreError::Damaged { path: temporary.clone(), reason: error.to_string() };
+        // What goes wrong here is the disk: rows that are in memory can be written.
+        let failed = |error: parquet::errors::ParquetError| at(&temporary)(std::io::Error::other(error.to_string()));
         let schema = rows.first().map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema);
-        let mut writer = ArrowWriter::try_new(file, schema.clone(), Some(properties(&schema))).map_err(|error| damaged(&error))?;
+        let file = Hashed { file, hash: Sha256::new() };
+        let mut writer = ArrowWriter::try_new(file, schema.clone(), Some(properties(&schema))).map_err(failed)?;
         let mut count = 0;
         for batch in rows {
             count += batch.num_rows() as u64;
-            writer.write(batch).map_err(|error| damaged(&error))?;
+            writer.write(batch).map_err(failed)?;
         }
-        let file = writer.into_inner().map_err(|error| damaged(&error))?;
+        let Hashed { file, hash } = writer.into_inner().map_err(failed)?;
         file.sync_all().map_err(at(&temporary))?;
         fs::rename(&temporary, &path).map_err(at(&path))?;
         sync_folder(&folder);
-        Ok(count)
+        Ok((count, content::hexadecimal(&hash.finalize())))
     }
 
     /// The moment at which an append happens.
-    fn replace_catalog(&mut self, catalog: Catalog) -> Result<(), StoreError> {
+    fn replace_catalog(&mut self, mut catalog: Catalog) -> Result<(), StoreError> {
+        for (name, keys) in &mut catalog.sha256 {
+            keys.retain(|key, _| catalog.tables.get(name).is_some_and(|own| own.contains_key(key)));
+        }
         if catalog == self.catalog {
             return Ok(());
         }
-        let path = self.root.join("catalog.json");
-        let temporary = self.root.join("catalog.json.tmp");
-        let text =
-            serde_json::to_vec_pretty(&catalog).map_err(|error| StoreError::Damaged { path: path.clone(), reason: error.to_string() })?;
-        let mut file = File::create(&temporary).map_err(at(&temporary))?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(at(&temporary))?;
-        fs::rename(&temporary, &path).map_err(at(&path))?;
-        sync_folder(&self.root);
+        self.write_catalog(&catalog)?;
         let before = std::mem::replace(&mut self.catalog, catalog);
         for (name, keys) in &before.tables {
             for key in keys.keys().filter(|key| !self.has_table(name, key)) {
@@ -324,11 +347,24 @@ impl Folder {
         Ok(())
     }
 
+    fn write_catalog(&self, catalog: &Catalog) -> Result<(), StoreError> {
+        let path = self.root.join("catalog.json");
+        let temporary = self.root.join("catalog.json.tmp");
+        let text =
+            serde_json::to_vec_pretty(catalog).map_err(|error| StoreError::Damaged { path: path.clone(), reason: error.to_string() })?;
+        let mut file = File::create(&temporary).map_err(at(&temporary))?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(at(&temporary))?;
+        fs::rename(&temporary, &path).map_err(at(&path))?;
+        sync_folder(&self.root);
+        Ok(())
+    }
+
     /// Removes what an interrupted run left: files that the catalogue does not name.
     fn remove_leftovers(&self) -> Result<(), StoreError> {
         let known: std::collections::BTreeSet<PathBuf> =
             self.catalog.tables.iter().flat_map(|(name, keys)| keys.keys().map(|key| self.table_path(name, key))).collect();
         let tables = self.root.join("tables");
+        fs::create_dir_all(&tables).map_err(at(&tables))?;
         for folder in fs::read_dir(&tables).map_err(at(&tables))?.flatten() {
             let Ok(files) = fs::read_dir(folder.path()) else { continue };
             for file in files.flatten().map(|file| file.path()) {
@@ -340,6 +376,30 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+/// A file whose bytes are hashed on their way.
+struct Hashed {
+    file: File,
+    hash: Sha256,
+}
+
+impl Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let length = self.file.write(bytes)?;
+        self.hash.update(bytes.get(..length).unwrap_or_default());
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Whether a folder holds anything but what the first opening leaves when it is cut off.
+fn holds_files(root: &Path) -> bool {
+    let ours = ["lock", "catalog.json.tmp"];
+    fs::read_dir(root).is_ok_and(|files| files.flatten().any(|file| !ours.iter().any(|name| file.file_name() == *name)))
 }
 
 /// Rows of a serialisable type as one record batch.

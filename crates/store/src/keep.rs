@@ -29,7 +29,7 @@ use crate::inputs::{self, Inputs, Item, ItemResult, Payload, Progress, Request, 
 use crate::telemetry_tables;
 
 /// Raised whenever a parser gives something else for the same bytes.
-const READ_VERSION: &str = "1";
+const READ_VERSION: &str = "2";
 /// Batches written between two catalogues.
 const BATCHES_PER_APPEND: usize = 32;
 

@@ -193,3 +193,65 @@ fn a_folder_of_others_or_in_use_is_refused() {
     let error = Folder::open(&root).unwrap_err().to_string();
     assert!(error.contains("catalog.json") && error.contains("remove this one"), "{error}");
 }
+
+/// Every table file of a store.
+fn table_files(store: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for folder in fs::read_dir(store.join("tables")).unwrap().flatten() {
+        files.extend(fs::read_dir(folder.path()).unwrap().flatten().map(|file| file.path()));
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn store_a_table_that_was_cut_changed_swapped_or_removed_is_an_error() {
+    let world = World::new();
+    let store = world.path("store");
+    let read_all = || -> Result<(), StoreError> {
+        let mut folder = Folder::open(&store)?;
+        let kept = refresh(&world.everything(), &mut folder, &mut |_| {})?;
+        kept.load_telemetry(&folder).map(|_| ())
+    };
+    read_all().unwrap();
+    let files = table_files(&store);
+    assert!(files.len() > 5);
+    for (at, file) in files.iter().enumerate() {
+        let bytes = fs::read(file).unwrap();
+        let mut changed = bytes.clone();
+        let middle = changed.len() / 2;
+        changed[middle] ^= 1;
+        let other = fs::read(&files[(at + 1) % files.len()]).unwrap();
+        for damage in [Some(&bytes[..bytes.len() / 2]), Some(&changed[..]), Some(&other[..]), Some(&b""[..]), None] {
+            match damage {
+                Some(damage) => fs::write(file, damage).unwrap(),
+                None => fs::remove_file(file).unwrap(),
+            }
+            if damage == Some(&bytes[..]) {
+                continue;
+            }
+            let error = read_all().unwrap_err();
+            assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+            assert!(error.to_string().contains("remove the store folder to read the inputs anew"), "{error}");
+        }
+        fs::write(file, &bytes).unwrap();
+    }
+    read_all().unwrap();
+}
+
+#[test]
+fn store_a_folder_of_somebody_else_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let theirs = folder.path().join("tables/sales/2026.parquet");
+    fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+    fs::write(&theirs, b"theirs").unwrap();
+    let error = Folder::open(folder.path()).unwrap_err();
+    assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+    // A first run that was cut off before it wrote anything is no reason to refuse.
+    let fresh = tempfile::tempdir().unwrap();
+    fs::write(fresh.path().join("lock"), b"").unwrap();
+    fs::write(fresh.path().join("catalog.json.tmp"), b"{").unwrap();
+    drop(Folder::open(fresh.path()).unwrap());
+    drop(Folder::open(fresh.path()).unwrap());
+}
