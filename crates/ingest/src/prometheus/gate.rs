@@ -33,6 +33,8 @@ pub enum Reason {
     MalformedTimestamp,
     /// No time in the line, the file's name or the request.
     NoTimestamp,
+    /// A time that no fleet of accelerators has seen.
+    TimeOutOfRange,
     /// `NaN`.
     NotANumber,
     /// An infinite value.
@@ -68,6 +70,7 @@ impl Reason {
             Reason::NoTimestamp => {
                 "sample has no time; name the file <unix seconds>.prom, give timestamps in the lines, or pass --assume time=..."
             }
+            Reason::TimeOutOfRange => "time is outside the years 2000 to 2099; set the clock of the host or mend the timestamps",
             Reason::NotANumber => "value is NaN: not measured",
             Reason::Infinite => "value is infinite: not measured",
             Reason::Sentinel => "value is a code for \"not available\": not measured",
@@ -83,6 +86,15 @@ impl Reason {
 /// Ratios up to here are rounding of a full one (ACCOUNTING section 5).
 const RATIO_TOLERATED_STEPS: i64 = 1_030_000;
 const ONE: i64 = 1_000_000;
+
+/// 2000-01-01 and 2100-01-01: a clock that was never set says 1970, a damaged timestamp may say anything, and either
+/// would stretch a device's history over all the years between.
+const YEARS_MS: std::ops::Range<i64> = 946_684_800_000..4_102_444_800_000;
+
+/// Whether a sample may have this time.
+pub fn admit_time(time_ms: i64) -> Result<(), Reason> {
+    if YEARS_MS.contains(&time_ms) { Ok(()) } else { Err(Reason::TimeOutOfRange) }
+}
 
 /// The steps of a device field, or why not.
 pub fn admit(field: Field, scale: &Scale, number: &Number) -> Result<i64, Reason> {

@@ -6,7 +6,7 @@ use gpuledger_model::tables::telemetry::{Column, Field, FieldScope, HolderLabel,
 use gpuledger_model::time::{HOUR_MS, floor_to};
 
 use super::collected::{Collected, SignalPartKey, TargetScrapes};
-use super::gate::{Reason, admit, admit_float, admit_signal};
+use super::gate::{Reason, admit, admit_float, admit_signal, admit_time};
 use super::labels::{Labels, RowIdentity};
 use super::names::{Destination, MetricId, NameTable, SignalPart};
 use super::number::{Number, Scale};
@@ -205,6 +205,7 @@ impl Intake {
     pub fn end_scrape(&mut self, target: &str, time_ms: Option<i64>) {
         if let Some(time_ms) = time_ms
             && self.device_rows == 0
+            && admit_time(time_ms).is_ok()
         {
             let target = self.targets.entry(target.to_string()).or_default();
             target.scrapes.empty_times_ms.insert(time_ms);
@@ -283,6 +284,7 @@ impl Intake {
     fn follow(&mut self, at: usize, route: Route, time_ms: i64, value: Value<'_>) -> Result<(), Reason> {
         match route {
             Route::Refused(reason) => Err(reason),
+            _ if admit_time(time_ms).is_err() => Err(Reason::TimeOutOfRange),
             Route::Device { slot, scale, field } => {
                 self.note(at, time_ms);
                 let steps = match value {

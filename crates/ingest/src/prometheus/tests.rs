@@ -304,3 +304,19 @@ proptest! {
         let _ = intake.finish().into_telemetry();
     }
 }
+
+#[test]
+fn times_of_clocks_that_were_never_set_are_refused() {
+    let mut text = String::new();
+    for time in ["0", "-62135596800000", "253402300799000", "9223372036854775807", "946684799999", "4102444800000"] {
+        text.push_str(&format!("DCGM_FI_DEV_GPU_UTIL{{{BOARD}}} 50 {time}\n"));
+    }
+    text.push_str(&format!("DCGM_FI_DEV_GPU_UTIL{{{BOARD}}} 60 {T0}\n"));
+    let (telemetry, counts, reasons) = read_with(&[("n1", T0, &text)]);
+    assert_eq!((counts.accepted, counts.rejected), (1, 6));
+    assert!(reasons.keys().all(|reason| reason.contains("years 2000 to 2099") || reason.contains("timestamp is not")), "{reasons:?}");
+    let column = telemetry.series.values().next().unwrap();
+    assert_eq!(column.times_ms, [T0]);
+    // Nor does an empty scrape of such a name say that its target lived then.
+    assert!(read(&[("n1", 253_402_300_799_000, "")]).scrapes.is_empty());
+}
