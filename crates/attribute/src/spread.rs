@@ -116,6 +116,11 @@ impl Spreader<'_> {
         out
     }
 
+    /// The strongest record that knows a node of the machine within a time.
+    fn covering(&self, window: Window) -> Option<RecordKind> {
+        self.record.machine.nodes_within(window).filter_map(|n| n.record).max()
+    }
+
     fn open_end(&self, record: Option<RecordKind>) -> i64 {
         match record {
             Some(RecordKind::KubernetesDump) => self.dump_end_ms,
@@ -133,7 +138,9 @@ impl Spreader<'_> {
                 return;
             }
             UnitKind::Missing => {
-                out.add_time(simple(Cause::Faulty, Part::NotHeld, "faulty.missing", placed), paid, span.share);
+                // The node's own record says what it lacks.
+                let sure = record_confidence(self.covering(hour), placed);
+                out.add_time(simple(Cause::Faulty, Part::NotHeld, "faulty.missing", sure), paid, span.share);
                 return;
             }
             UnitKind::Unknown => {
@@ -270,12 +277,8 @@ impl Spreader<'_> {
         }
         let hour_ms = floor_to(window.from_ms, HOUR_MS);
         let nodes: Vec<_> = self.record.machine.nodes_within(window).collect();
-        let covering = nodes.iter().filter_map(|n| n.record).max();
-        let sure = match covering {
-            Some(RecordKind::SlurmAccounting) => placed,
-            Some(RecordKind::KubernetesDump) => placed.min(Confidence::Medium),
-            _ => Confidence::Low,
-        };
+        let covering = self.covering(window);
+        let sure = record_confidence(covering, placed);
         let mut post = |part_of: WindowSet, cause, part, rule, confidence, left: &mut WindowSet| {
             *left = left.minus(&part_of);
             out.add_time(FineKey { hour_ms, unit, holder: NOBODY, cause, part, rule, confidence }, &part_of, share);
@@ -318,6 +321,15 @@ impl Spreader<'_> {
         if joules > 0.0 {
             out.add_energy(hour_ms, unit, joules);
         }
+    }
+}
+
+/// Time not held is as sure as its record.
+fn record_confidence(record: Option<RecordKind>, placed: Confidence) -> Confidence {
+    match record {
+        Some(RecordKind::SlurmAccounting) => placed,
+        Some(RecordKind::KubernetesDump) => placed.min(Confidence::Medium),
+        _ => Confidence::Low,
     }
 }
 
