@@ -172,8 +172,7 @@ impl Poster<'_> {
         machine: Option<&Machine>,
         machines: &[Machine],
         usage: &[BTreeMap<Window, Vec<usize>>],
-        spans: &[SignSpans],
-        records: &[MachineRecord],
+        signs: &[Signs],
     ) {
         let mut stopped = None;
         let (cause, rule) = match pool::bill_kind(charge, self.book) {
@@ -214,7 +213,7 @@ impl Poster<'_> {
             let window = Window::new(posting.hour_ms, posting.hour_ms + HOUR_MS).intersect(charge.charge_window());
             let mut rule = rule;
             // Storage of a machine that stood still in this hour.
-            if stopped.is_some_and(|at| is_stopped(window, &usage[at], &spans[at], &records[at])) {
+            if stopped.is_some_and(|at| is_stopped(window, &usage[at], &signs[at])) {
                 rule = "bill.stopped_storage";
                 posting.cause = Cause::StoppedMachineStorage;
                 posting.rule = format!("{rule}@{}", self.book.version);

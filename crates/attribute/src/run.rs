@@ -177,8 +177,9 @@ pub fn ledger(observed: &Observed, input: &Input<'_>) -> Ledger {
 
     let mut poster = Poster { book, holders: &holders, postings: Vec::new(), ground: Ground::default(), findings: Vec::new() };
     let mut seen_rows = vec![false; input.charges.len()];
+    let all_signs: Vec<Signs> = spans.iter().zip(records).map(|(spans, record)| spans.signs(record)).collect();
     for (at, record) in records.iter().enumerate() {
-        let signs = spans[at].signs(record);
+        let signs = &all_signs[at];
         let unit_ids = unit_ids(record);
         let spreader = Spreader {
             record,
@@ -196,7 +197,7 @@ pub fn ledger(observed: &Observed, input: &Input<'_>) -> Ledger {
             }
             let devices = devices_of(record, *period);
             let billed_ms = pool::instance_ms(rows.iter().filter_map(|row| facts[*row].hours), devices);
-            let paid = paid::paid_time(*period, billed_ms, &signs);
+            let paid = paid::paid_time(*period, billed_ms, signs);
             let mut pools: Vec<Pool<'_>> = rows.iter().map(|row| pool_of(*row)).collect();
             if book.bills.host_share == "apart" {
                 for (pool, row) in pools.iter_mut().zip(rows) {
@@ -210,12 +211,12 @@ pub fn ledger(observed: &Observed, input: &Input<'_>) -> Ledger {
                 }
             }
         }
-        poster.estimate(&spreader, &signs, &spans[at], &usage[at], input.prices, &mut counted);
+        poster.estimate(&spreader, signs, &spans[at], &usage[at], input.prices, &mut counted);
     }
     for (at, charge) in input.charges.iter().enumerate() {
         if !seen_rows[at] {
             let machine = usage_machine[at].map(|m| &machines[m]);
-            poster.bill_only(charge, &facts[at], &pool_of(at), machine, &machines, &usage, &spans, records);
+            poster.bill_only(charge, &facts[at], &pool_of(at), machine, &machines, &usage, &all_signs);
         }
     }
     for record in records {
@@ -411,9 +412,8 @@ fn records(
 }
 
 /// No usage row and no sign of the machine in the time.
-pub(crate) fn is_stopped(window: Window, usage: &BTreeMap<Window, Vec<usize>>, spans: &SignSpans, record: &MachineRecord) -> bool {
-    let used = usage.keys().any(|w| w.overlaps(window));
-    !used && spans.signs(record).evidence(window).is_none()
+pub(crate) fn is_stopped(window: Window, usage: &BTreeMap<Window, Vec<usize>>, signs: &Signs) -> bool {
+    !usage.keys().any(|w| w.overlaps(window)) && signs.evidence(window).is_none()
 }
 
 /// Means of the figures that a person would look at first.
