@@ -164,9 +164,10 @@ fn type_named(
     }
     let texts = [&charge.sku_meter, &charge.sku_id, &charge.resource_name, &charge.charge_description];
     let usage_types = usage_types(extra);
-    usage_types.into_iter().chain(texts.into_iter().flatten().map(String::as_str)).find_map(|text| {
-        prices.type_in_text(cloud, text).map(|price| NamedType { name: price.instance_type.clone(), in_text: true })
-    })
+    usage_types
+        .into_iter()
+        .chain(texts.into_iter().flatten().map(String::as_str))
+        .find_map(|text| prices.type_in_text(cloud, text).map(|price| NamedType { name: price.instance_type.clone(), in_text: true }))
 }
 
 /// The provider's own words for what was used: `x_UsageType` and the like.
@@ -201,7 +202,20 @@ fn is_data_without_time(unit: &str) -> bool {
     let is_data = |w: &&str| {
         matches!(
             w.strip_suffix('s').unwrap_or(w),
-            "byte" | "kb" | "mb" | "gb" | "tb" | "kib" | "mib" | "gib" | "tib" | "gigabyte" | "terabyte" | "gibibyte" | "tebibyte" | "mebibyte"
+            "byte"
+                | "kb"
+                | "mb"
+                | "gb"
+                | "tb"
+                | "kib"
+                | "mib"
+                | "gib"
+                | "tib"
+                | "gigabyte"
+                | "terabyte"
+                | "gibibyte"
+                | "tebibyte"
+                | "mebibyte"
         )
     };
     let is_time = |w: &&str| matches!(w.strip_suffix('s').unwrap_or(w), "hour" | "hr" | "h" | "minute" | "second" | "day");
