@@ -102,8 +102,9 @@ enum Source {
     Folder(Box<(Folder, Kept)>),
 }
 
-/// Tables of the record, by their names in the folder.
-const RECORD_TABLES: [&str; 8] = ["windows", "signals", "units", "holdings", "spans", "machines", "hosts", "label_holders"];
+/// Tables of the record, by their names in the folder. No batch of the store may have one of the same name: those of
+/// former records are removed by name.
+const RECORD_TABLES: [&str; 8] = ["windows", "window_signals", "units", "holdings", "spans", "machines", "hosts", "label_holders"];
 
 impl Source {
     fn read(request: &Request, store: Option<&Path>, progress: &mut dyn FnMut(Step)) -> Result<Source, Failure> {
@@ -202,7 +203,7 @@ fn load_record(folder: &Folder, key: &str) -> Result<Option<(RecordTables, Vec<H
     }
     let tables = RecordTables {
         windows: folder.get_rows("windows", key)?.unwrap_or_default(),
-        signals: folder.get_rows("signals", key)?.unwrap_or_default(),
+        signals: folder.get_rows("window_signals", key)?.unwrap_or_default(),
         units: folder.get_rows("units", key)?.unwrap_or_default(),
         holdings: folder.get_rows("holdings", key)?.unwrap_or_default(),
         spans: folder.get_rows("spans", key)?.unwrap_or_default(),
@@ -215,7 +216,7 @@ fn load_record(folder: &Folder, key: &str) -> Result<Option<(RecordTables, Vec<H
 /// Keeps the record; `machines` comes last, so that a record cut short is not taken for whole.
 fn keep_record(folder: &mut Folder, key: &str, tables: &RecordTables, observed: &Observed) -> Result<(), StoreError> {
     folder.put_rows("windows", key, &tables.windows)?;
-    folder.put_rows("signals", key, &tables.signals)?;
+    folder.put_rows("window_signals", key, &tables.signals)?;
     folder.put_rows("units", key, &tables.units)?;
     folder.put_rows("holdings", key, &tables.holdings)?;
     folder.put_rows("spans", key, &tables.spans)?;

@@ -37,7 +37,7 @@ fn check<T: Serialize + DeserializeOwned>(table: &str, rows: &[T]) {
 #[test]
 fn tables_of_the_record_have_the_columns_that_model_says() {
     check::<WindowRow>("windows", &[]);
-    check::<SignalRow>("signals", &[]);
+    check::<SignalRow>("window_signals", &[]);
     check::<UnitRow>("units", &[]);
     check::<HoldingRow>("holdings", &[]);
     check::<SpanRow>("spans", &[]);

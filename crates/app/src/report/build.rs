@@ -405,6 +405,10 @@ fn share(amount: Decimal, whole: Decimal) -> Option<f64> {
     if whole.is_zero() {
         return None;
     }
+    if amount.is_zero() {
+        // Not `-0.0`, where the whole is a credit.
+        return Some(0.0);
+    }
     let scale = amount.scale.max(whole.scale);
     match (amount.rescaled(scale), whole.rescaled(scale)) {
         (Some(amount), Some(whole)) => Some(amount.mantissa as f64 / whole.mantissa as f64),

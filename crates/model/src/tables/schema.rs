@@ -13,7 +13,7 @@ use super::record::MEASURES;
 pub const TABLES: [(&str, fn() -> Schema); 17] = [
     ("samples", samples),
     ("windows", windows),
-    ("signals", signals),
+    ("window_signals", window_signals),
     ("units", units),
     ("holdings", holdings),
     ("spans", spans),
@@ -87,8 +87,8 @@ pub fn windows() -> Schema {
     Schema::new(fields)
 }
 
-/// `signals`: one row per window of a unit and holder with signals.
-pub fn signals() -> Schema {
+/// `window_signals`: one row per window of a unit and holder with signals.
+pub fn window_signals() -> Schema {
     let mut fields = vec![own("machine", TEXT), own("unit", TEXT), own("from_ms", INT), own("holder", ROW)];
     fields.extend(["running_covered_ms", "running_sum", "cpu_covered_ms", "cpu_sum"].map(|name| own(name, INT)));
     Schema::new(fields)
