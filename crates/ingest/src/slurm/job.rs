@@ -159,6 +159,7 @@ pub(super) fn divide(gpus: &Gpus, nodes: &[String]) -> Vec<NodeClaim> {
             indices: Vec::new(),
             mps: share(gpus.mps, at),
             shards: share(gpus.shards, at),
+            unreadable: None,
         };
         of_node.by_type.retain(|_, count| *count > 0);
         claims.extend(claims_on(node, &of_node));

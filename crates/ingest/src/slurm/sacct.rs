@@ -164,6 +164,11 @@ impl Reader<'_> {
             return;
         };
         let gpus = self.gpus_of(row);
+        if let Some(item) = &gpus.unreadable {
+            let field = if row.cell("alloctres").is_empty() { "ReqTRES" } else { "AllocTRES" };
+            self.refusals.reject(line, field, format!("{} is no count of GPUs; mend it, or take the job out", excerpt(item)));
+            return;
+        }
         if gpus.is_none() {
             self.refusals.notice("slurm_jobs_without_gpus", "jobs without GPUs were passed over");
             return;

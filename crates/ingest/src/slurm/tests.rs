@@ -393,3 +393,13 @@ fn reservations_keep_devices() {
     assert_eq!(scontrol("No reservations in the system\n").rejects, vec![]);
     assert_eq!(scontrol("slurm_load_jobs error: Unable to contact slurm controller\n").rejects.len(), 1);
 }
+
+#[test]
+fn a_count_of_gpus_that_is_no_number_is_a_reject_and_no_job_without_gpus() {
+    for tres in ["gres/gpu=99999999999999999999", "gres/gpu=-1", "gres/gpu:h100=x", "cpu=1,gres/shard=", "gres/mps=1.5"] {
+        let row = format!("1|1|a|COMPLETED|ml|u||2026-10-06T09:00:00|2026-10-06T10:00:00|n1|{tres}||60||||\n");
+        let parsed = sacct(&format!("{HEADER}\n{row}"));
+        assert_eq!((parsed.value.holders.len(), parsed.notices.len(), parsed.rejects.len()), (0, 0, 1), "{tres}");
+        assert_eq!((parsed.rejects[0].line, parsed.rejects[0].field.as_str()), (2, "AllocTRES"));
+    }
+}

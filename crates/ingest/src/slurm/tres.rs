@@ -23,6 +23,8 @@ pub(super) struct Gpus {
     pub mps: u64,
     /// Shards likewise.
     pub shards: u64,
+    /// A count of GPUs that is no number: what was held cannot be told.
+    pub unreadable: Option<String>,
 }
 
 impl Gpus {
@@ -61,7 +63,12 @@ pub(super) fn parse_tres(text: &str) -> Gpus {
     let mut untyped = None;
     for item in text.split(',') {
         let Some((name, count)) = item.trim().split_once('=') else { continue };
-        let Ok(count) = count.trim().parse::<u64>() else { continue };
+        let Ok(count) = count.trim().parse::<u64>() else {
+            if ["gres/gpu", "gres/mps", "gres/shard"].iter().any(|gres| name.starts_with(gres)) {
+                gpus.unreadable = Some(item.trim().to_string());
+            }
+            continue;
+        };
         match name.strip_prefix("gres/") {
             Some("gpu") => untyped = untyped.max(Some(count)),
             Some("mps") => gpus.mps = gpus.mps.saturating_add(count),
