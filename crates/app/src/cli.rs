@@ -238,13 +238,22 @@ pub enum ListFormat {
     Json,
 }
 
+/// Worlds scored in one run.
+const SEEDS_MAX: u64 = 1_000_000;
+
 fn parse_seeds(text: &str) -> Result<SeedRange, String> {
     let read = |part: &str| part.trim().parse::<u64>().map_err(|_| format!("{part:?} is no seed; write two numbers as 1..20"));
     let (first, last) = match text.split_once("..") {
         Some((first, last)) => (read(first)?, read(last.strip_prefix('=').unwrap_or(last))?),
         None => (read(text)?, read(text)?),
     };
-    if last < first { Err(format!("{text}: the last seed is before the first")) } else { Ok(SeedRange { first, last }) }
+    if last < first {
+        return Err(format!("{text}: the last seed is before the first"));
+    }
+    if last - first >= SEEDS_MAX {
+        return Err(format!("{text}: more than {SEEDS_MAX} seeds; score them in parts"));
+    }
+    Ok(SeedRange { first, last })
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! A flag replaces what the file says under the same name; a list of paths is replaced as a whole.
 //! All mistakes are reported together, each with its key. No secret is ever a setting.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use gpuledger_ingest::focus::{Assume, Deliveries};
@@ -18,6 +17,7 @@ use crate::exit::Failure;
 use crate::filter::Filter;
 use crate::report::dimension::Key;
 use crate::report::{KEYS_MAX, ReportOptions};
+use crate::small_file;
 use crate::window_arg::parse_window;
 
 /// The configuration file that is read when none is named.
@@ -209,11 +209,7 @@ impl Config {
         };
         let name = path.display().to_string();
         let unreadable = |why: String| Failure::input(format!("read configuration {name}: {why}"));
-        let length = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
-        if length > FILE_BYTES_MAX {
-            return Err(unreadable(format!("{length} bytes; at most {FILE_BYTES_MAX} are read")));
-        }
-        let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        let text = small_file::read_text(path, FILE_BYTES_MAX).map_err(unreadable)?;
         let raw = toml::from_str(text.trim_start_matches('\u{feff}'))
             .map_err(|error| Failure::usage(format!("read configuration {name}: {}", error.to_string().trim_end())))?;
         Ok(Config { raw, name, folder: path.parent().unwrap_or(Path::new("")).to_path_buf() })
@@ -387,6 +383,8 @@ fn format_of_ending(out: Option<&Path>) -> Option<ReportFormat> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::exit::Exit;
 

@@ -85,6 +85,12 @@ struct BillRow {
 /// Runs the command.
 pub fn run(args: &EvidenceArgs) -> Result<Exit, Failure> {
     let settings = input_settings(&args.inputs)?;
+    let request = &settings.request;
+    let is_store_alone = request.bills.is_empty() && request.telemetry.is_empty() && request.placements.is_empty();
+    // A folder that is not there would be made, and found empty: a slip of the pen, not an empty ledger.
+    if let Some(store) = settings.store.as_deref().filter(|store| is_store_alone && !store.exists()) {
+        return Err(Failure::input(format!("read the store {}: no such folder", store.display())).with_hint("give the folder of the report"));
+    }
     let outcome = run_pipeline(&settings)?;
     let Some(finding) = outcome.ledger.findings.iter().find(|f| f.id == args.finding) else {
         return Err(Failure::usage(format!("find {:?} among {} findings", args.finding, outcome.ledger.findings.len()))

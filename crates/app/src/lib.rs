@@ -25,4 +25,5 @@ pub mod render;
 pub mod report;
 pub mod report_command;
 pub mod simulate;
+pub mod small_file;
 pub mod window_arg;

@@ -23,6 +23,7 @@ use gpuledger_store::inputs::{self, InputFile, Inputs, Request};
 use gpuledger_store::keep::{self, Kept};
 
 use crate::exit::Failure;
+use crate::small_file;
 
 /// Largest price list or rule book, bytes.
 const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -263,10 +264,5 @@ fn rule_book(path: Option<&Path>) -> Result<RuleBook, Failure> {
 }
 
 fn bounded_text(path: &Path) -> Result<String, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::input(format!("read {}: {error}", path.display()));
-    let size = std::fs::metadata(path).map_err(|e| failed(&e))?.len();
-    if size > TEXT_BYTES_MAX {
-        return Err(failed(&format!("{size} bytes are more than the {TEXT_BYTES_MAX} allowed")));
-    }
-    std::fs::read_to_string(path).map_err(|e| failed(&e))
+    small_file::read_text(path, TEXT_BYTES_MAX).map_err(|why| Failure::input(format!("read {}: {why}", path.display())))
 }

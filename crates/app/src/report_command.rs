@@ -1,11 +1,11 @@
 //! `gpuledger report`: settings, pipeline, report, form, exit code.
 
-use std::fs;
 use std::path::Path;
 
 use gpuledger_ingest::focus::ScopeState;
 use gpuledger_ingest::owners::{self, Owners};
-use gpuledger_store::inputs::{self, Request};
+use gpuledger_model::tables::reject::Reject;
+use gpuledger_store::inputs;
 
 use crate::cli::{ReportArgs, ReportFormat};
 use crate::command::say;
@@ -18,6 +18,7 @@ use crate::render;
 use crate::render::amount::{format_count, harmless};
 use crate::render::view::reject_text;
 use crate::report::{InputFile, InvoiceRow, Report, ReportInput, ReportOptions, build};
+use crate::small_file;
 
 /// The largest owners file, in bytes.
 const OWNERS_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -46,7 +47,7 @@ pub fn run(args: &ReportArgs, now_ms: i64) -> Result<Exit, Failure> {
         }
     };
     write_result(settings.out.as_deref(), &text)?;
-    Ok(exit_of(request, &outcome))
+    Ok(exit_of(&settings.inputs, &outcome))
 }
 
 /// Runs the pipeline and shows how far it is, on a terminal.
@@ -99,11 +100,7 @@ pub fn read_owners(path: Option<&Path>) -> Result<Option<Owners>, Failure> {
     let Some(path) = path else { return Ok(None) };
     let name = path.display().to_string();
     let unreadable = |why: String| Failure::input(format!("read owners {name}: {why}"));
-    let length = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
-    if length > OWNERS_BYTES_MAX {
-        return Err(unreadable(format!("{length} bytes; at most {OWNERS_BYTES_MAX} are read")));
-    }
-    let bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+    let bytes = small_file::read(path, OWNERS_BYTES_MAX).map_err(unreadable)?;
     owners::parse(&name, &bytes).map(Some).map_err(|rejects| {
         let lines: Vec<String> = rejects.iter().map(reject_text).collect();
         Failure::usage(format!("understand owners:\n  {}", harmless_lines(&lines)))
@@ -112,12 +109,19 @@ pub fn read_owners(path: Option<&Path>) -> Result<Option<Owners>, Failure> {
 
 /// The exit code of a run that gave a report: a refused scope, else an input that was named and could not be read,
 /// or nothing read at all.
-fn exit_of(request: &Request, outcome: &Outcome) -> Exit {
+fn exit_of(inputs: &InputSettings, outcome: &Outcome) -> Exit {
+    let request = &inputs.request;
     if outcome.bills.scopes.iter().any(|scope| scope.state == ScopeState::Refused) {
         return Exit::Refused;
     }
-    let named = || request.bills.iter().chain(&request.telemetry).chain(&request.placements).map(|spec| spec.path.as_str());
-    let is_named_refused = outcome.rejects.iter().any(|reject| reject.line == 0 && named().any(|path| path == reject.file));
+    let specs = || request.bills.iter().chain(&request.telemetry).chain(&request.placements).map(|spec| spec.path.as_str());
+    let is_mapping = |file: &str| request.mapping.as_deref().is_some_and(|path| path == Path::new(file));
+    // A price list is read whole or, without its columns, not at all.
+    let is_prices = |reject: &Reject| inputs.prices.as_deref().is_some_and(|path| path == Path::new(&reject.file)) && reject.line <= 1;
+    let is_named_refused = outcome
+        .rejects
+        .iter()
+        .any(|reject| is_prices(reject) || (reject.line == 0 && (is_mapping(&reject.file) || specs().any(|path| path == reject.file))));
     let is_nothing_read = outcome.files.iter().all(|file| file.rows == 0);
     if is_named_refused || is_nothing_read || !outcome.bills.refused_files.is_empty() { Exit::Input } else { Exit::Done }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{ListFormat, SeedRange, SimScoreArgs, SimWriteArgs};
 use crate::exit::Failure;
+use crate::output::while_writing_folder;
 use crate::pipeline;
 use crate::progress::Progress;
 
@@ -53,7 +54,7 @@ pub fn write_world(world: &World, dir: &Path, fields: Fields, progress: &Progres
         is_counted.call_once(|| progress.counted_stage("writing the simulated fleet", steps as u64));
         progress.step();
     };
-    world.write(dir, fields, &step).map_err(|error| {
+    while_writing_folder(dir, || world.write(dir, fields, &step)).map_err(|error| {
         Failure::output(format!("write the simulated fleet to {}: {error}", dir.display())).with_hint("check the folder and its free space")
     })
 }

@@ -241,3 +241,43 @@ fn an_interrupt_ends_with_130() {
     drop(writer);
     assert_eq!(status.code(), Some(130));
 }
+
+#[test]
+fn every_named_file_that_cannot_be_read_makes_the_code_3() {
+    let place = Place::new();
+    place.bill();
+    place.file("prices.csv", "a,b\n1,2\n");
+    for flags in [["--mapping", "nowhere.csv"], ["--prices", "prices.csv"], ["--prices", "nowhere.csv"], ["--owners", "nowhere.toml"]] {
+        let output = place.run(&[&["report", "--bills", "bill.csv"][..], &flags[..]].concat());
+        assert_eq!(code(&output), 3, "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn evidence_makes_no_store_where_none_is() {
+    let place = Place::new();
+    let output = place.run(&["evidence", "F-1", "--store", "nowhere"]);
+    assert_eq!(code(&output), 3);
+    assert!(!place.path().join("nowhere").exists());
+}
+
+#[test]
+fn a_range_of_all_seeds_is_a_usage_error() {
+    let output = Place::new().run(&["sim", "score", "--seeds", "0..18446744073709551615"]);
+    assert_eq!(code(&output), 2, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+#[cfg(unix)]
+fn endless_and_special_files_are_refused_and_never_replaced() {
+    let place = Place::new();
+    place.bill();
+    for flags in [["--owners", "/dev/zero"], ["--prices", "/dev/zero"], ["--rules", "/dev/zero"], ["--config", "/dev/zero"]] {
+        let output = place.run(&[&["report", "--bills", "bill.csv"][..], &flags[..]].concat());
+        assert_eq!(code(&output), 3, "{flags:?}");
+    }
+    assert_eq!(code(&place.run(&["bills", "/dev/zero"])), 3);
+    let output = place.run(&["report", "--bills", "bill.csv", "--out", "/dev/null"]);
+    assert_eq!(code(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
