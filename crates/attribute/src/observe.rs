@@ -100,6 +100,8 @@ pub struct Index<'a> {
     labels: BTreeMap<&'a Host, Vec<LabelTimes<'a>>>,
     scrapes: BTreeMap<&'a Host, Vec<(&'a str, &'a [i64])>>,
     signals: BTreeMap<(&'a SignalSource, SignalField), &'a Column>,
+    /// `cluster` labels of signals that no record bears.
+    strange_clusters: BTreeSet<String>,
     holders_by_name: BTreeMap<(String, String, String), Vec<usize>>,
 }
 
@@ -112,6 +114,7 @@ impl<'a> Index<'a> {
             labels: BTreeMap::new(),
             scrapes: BTreeMap::new(),
             signals: BTreeMap::new(),
+            strange_clusters: BTreeSet::new(),
             holders_by_name: BTreeMap::new(),
         };
         for (key, span) in &telemetry.sightings {
@@ -126,8 +129,14 @@ impl<'a> Index<'a> {
         for ((host, producer), times) in &telemetry.scrapes {
             out.scrapes.entry(host).or_default().push((producer, times));
         }
+        let known: BTreeSet<&str> = placements.holders.iter().map(|h| h.cluster.as_str()).collect();
         for ((source, field), column) in &telemetry.signals {
             out.signals.insert((source, *field), column);
+            if let SignalSource::Pod { cluster: Some(cluster), .. } = source
+                && !known.contains(cluster.as_str())
+            {
+                out.strange_clusters.insert(cluster.clone());
+            }
         }
         for (at, holder) in placements.holders.iter().enumerate() {
             let name = match &holder.namespace {
@@ -160,8 +169,13 @@ impl<'a> Index<'a> {
     /// A signal of a holder, by its names or addresses.
     fn holder_signal(&self, holder: &Holder, field: SignalField) -> Option<&'a Column> {
         if let Some(namespace) = &holder.namespace {
-            let source = SignalSource::Pod { namespace: namespace.clone(), pod: holder.name.clone() };
-            if let Some(column) = self.signals.get(&(&source, field)) {
+            // The holder's own cluster, else a series that names none, or one that no record bears.
+            let of_cluster = |cluster: Option<String>| {
+                let source = SignalSource::Pod { cluster, namespace: namespace.clone(), pod: holder.name.clone() };
+                self.signals.get(&(&source, field)).copied()
+            };
+            let strange = || self.strange_clusters.iter().find_map(|cluster| of_cluster(Some(cluster.clone())));
+            if let Some(column) = of_cluster(Some(holder.cluster.clone())).or_else(|| of_cluster(None)).or_else(strange) {
                 return Some(column);
             }
         }

@@ -436,7 +436,11 @@ enum Value<'a> {
 
 fn signal_source(part: SignalPart, set: &LabelSet) -> Option<SignalSource> {
     use gpuledger_model::tables::telemetry::SignalField;
-    let pod = || set.labels.pod().map(|(namespace, pod)| SignalSource::Pod { namespace: namespace.into(), pod: pod.into() });
+    let cluster = || set.identity.host.cluster.clone();
+    let pod = || {
+        let named = set.labels.pod();
+        named.map(|(namespace, pod)| SignalSource::Pod { cluster: cluster(), namespace: namespace.into(), pod: pod.into() })
+    };
     match part {
         SignalPart::Whole(SignalField::HostCpuTotal | SignalField::HostCpuIdle | SignalField::HostCpuIowait) => {
             Some(SignalSource::Host(set.identity.host.clone()))

@@ -274,7 +274,7 @@ fn signals_are_summed_over_their_parts() {
     assert_eq!(values(SignalField::HolderCpuUsed), [0, 7_000_000, 14_000_000]);
     assert_eq!(values(SignalField::HolderCpuLimit), [1_500_000; 3]);
     assert_eq!(values(SignalField::RequestsRunning), [3_000_000; 3]);
-    assert!(telemetry.signals.keys().any(|k| k.0 == SignalSource::Pod { namespace: "ml".into(), pod: "p".into() }));
+    assert!(telemetry.signals.keys().any(|k| k.0 == SignalSource::Pod { cluster: None, namespace: "ml".into(), pod: "p".into() }));
     assert!(telemetry.scrapes.is_empty());
     let twice: Vec<_> = inputs.iter().rev().chain(&inputs).copied().collect();
     assert_eq!(read(&twice), telemetry);

@@ -253,6 +253,8 @@ pub enum SignalSource {
     Host(Host),
     /// A pod by its labels.
     Pod {
+        /// `cluster` label, if the series carry one.
+        cluster: Option<String>,
         /// Namespace.
         namespace: String,
         /// Name.
