@@ -89,7 +89,9 @@ pub fn run(args: &EvidenceArgs) -> Result<Exit, Failure> {
     let is_store_alone = request.bills.is_empty() && request.telemetry.is_empty() && request.placements.is_empty();
     // A folder that is not there would be made, and found empty: a slip of the pen, not an empty ledger.
     if let Some(store) = settings.store.as_deref().filter(|store| is_store_alone && !store.exists()) {
-        return Err(Failure::input(format!("read the store {}: no such folder", store.display())).with_hint("give the folder of the report"));
+        return Err(
+            Failure::input(format!("read the store {}: no such folder", store.display())).with_hint("give the folder of the report")
+        );
     }
     let outcome = run_pipeline(&settings)?;
     let Some(finding) = outcome.ledger.findings.iter().find(|f| f.id == args.finding) else {
@@ -185,9 +187,11 @@ fn belongs(posting: &Posting, finding: &Finding, window: Window, outcome: &Outco
     let cause_fits = finding.cause.is_none_or(|cause| cause == posting.cause);
     let subject = &finding.subject;
     let of_bill = || {
-        outcome.bills.charges.iter().any(|c| {
-            [&c.commitment_id, &c.capacity_reservation_id, &c.resource_id].into_iter().flatten().any(|id| id == subject)
-        })
+        outcome
+            .bills
+            .charges
+            .iter()
+            .any(|c| [&c.commitment_id, &c.capacity_reservation_id, &c.resource_id].into_iter().flatten().any(|id| id == subject))
     };
     let subject_fits = posting.holder == *subject
         || (posting.holder.is_empty() && posting.machine == *subject)
@@ -229,12 +233,8 @@ fn facts(finding: &Finding) -> FindingFacts {
 
 fn table(evidence: &Evidence) -> String {
     let finding = &evidence.finding;
-    let mut out = format!(
-        "Finding {}: {} of {}\n",
-        finding.id,
-        finding.cause.as_deref().unwrap_or(&finding.kind),
-        harmless(&finding.subject)
-    );
+    let mut out =
+        format!("Finding {}: {} of {}\n", finding.id, finding.cause.as_deref().unwrap_or(&finding.kind), harmless(&finding.subject));
     if let (Some(currency), Some(amount)) = (&finding.currency, finding.amount) {
         out.push_str(&format!("{currency} {}, ", format_amount(amount)));
     }
@@ -255,7 +255,14 @@ fn table(evidence: &Evidence) -> String {
     }
     finish(grid, evidence.windows.len(), &mut out);
     out.push_str("\nHoldings\n");
-    let mut grid = Grid::new(&[("device", Side::Left), ("holder", Side::Left), ("from", Side::Left), ("to", Side::Left), ("evidence", Side::Right), ("sure", Side::Left)]);
+    let mut grid = Grid::new(&[
+        ("device", Side::Left),
+        ("holder", Side::Left),
+        ("from", Side::Left),
+        ("to", Side::Left),
+        ("evidence", Side::Right),
+        ("sure", Side::Left),
+    ]);
     for row in evidence.holdings.iter().take(ROWS_SHOWN) {
         grid.row(vec![
             row.device.clone(),
@@ -268,7 +275,13 @@ fn table(evidence: &Evidence) -> String {
     }
     finish(grid, evidence.holdings.len(), &mut out);
     out.push_str("\nBill rows\n");
-    let mut grid = Grid::new(&[("file:line", Side::Left), ("charge period", Side::Left), ("resource", Side::Left), ("effective", Side::Right), ("of it here", Side::Right)]);
+    let mut grid = Grid::new(&[
+        ("file:line", Side::Left),
+        ("charge period", Side::Left),
+        ("resource", Side::Left),
+        ("effective", Side::Right),
+        ("of it here", Side::Right),
+    ]);
     for row in evidence.bill_rows.iter().take(ROWS_SHOWN) {
         grid.row(vec![
             format!("{}:{}", harmless(&row.file), row.line),

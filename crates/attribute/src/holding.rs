@@ -483,37 +483,32 @@ fn join_adjacent(mut rows: Vec<Holding>) -> Vec<Holding> {
 
 /// Evidence 4: from the first to the last label, cut where a sample names another, on what 1 to 3 leave.
 fn label_only(evidence: &Evidence<'_>, alone: BTreeMap<(String, HolderLabel), Vec<i64>>, out: &mut Holdings, extra: &mut Vec<Holder>) {
+    let replicas =
+        evidence.machine.nodes.iter().filter_map(|n| n.node).map(|at| evidence.placements.nodes[at].replicas.max(1)).max().unwrap_or(1)
+            as usize;
+    let cluster = evidence.machine.nodes.first().map(|n| n.cluster.clone()).unwrap_or_default();
+    let mut by_key: BTreeMap<String, usize> = BTreeMap::new();
+    let mut of_unit: Option<(String, WindowSet, LabelTimeline<'_>)> = None;
     for ((unit, label), mut times) in alone {
         times.sort_unstable();
         times.dedup();
-        let mut others: Vec<i64> = evidence
-            .labels
-            .get(&unit)
-            .into_iter()
-            .flatten()
-            .filter(|(other, _)| **other != label)
-            .flat_map(|(_, t)| t.iter().copied())
-            .filter(|t| times.binary_search(t).is_err())
-            .collect();
-        others.sort_unstable();
+        if of_unit.as_ref().is_none_or(|(own, _, _)| *own != unit) {
+            of_unit = Some((unit.clone(), taken_time(&out.rows, &unit, replicas), label_timeline(evidence, &unit)));
+        }
+        let Some((_, taken, timeline)) = &of_unit else { continue };
+        let (mut start, last) = (times[0], times[times.len() - 1]);
         let mut spans = Vec::new();
-        let mut start = times[0];
         for pair in times.windows(2) {
-            let cut = others.partition_point(|t| *t <= pair[0]);
-            if let Some(cut) = others.get(cut).filter(|t| **t < pair[1]) {
+            let after = timeline.partition_point(|(t, _)| *t <= pair[0]);
+            let between = timeline[after..].iter().take_while(|(t, _)| *t < pair[1]);
+            if let Some((cut, _)) = between.into_iter().find(|(_, only)| only.is_none_or(|l| *l != label)) {
                 spans.push(Window::new(start, *cut));
                 start = pair[1];
             }
         }
-        let last = times[times.len() - 1];
         spans.push(Window::new(start, last));
-        let replicas =
-            evidence.machine.nodes.iter().filter_map(|n| n.node).map(|at| evidence.placements.nodes[at].replicas.max(1)).max().unwrap_or(1)
-                as usize;
-        let taken = taken_time(&out.rows, &unit, replicas);
-        let cluster = evidence.machine.nodes.first().map(|n| n.cluster.clone()).unwrap_or_default();
-        let holder = extra_holder(extra, evidence.placements.holders.len(), &cluster, &label, start, last);
-        for window in WindowSet::from_windows(spans).minus(&taken).parts() {
+        let holder = extra_holder(extra, &mut by_key, evidence.placements.holders.len(), &cluster, &label, (start, last));
+        for window in WindowSet::from_windows(spans).minus(taken).parts() {
             out.rows.push(Holding {
                 holder,
                 unit: unit.clone(),
@@ -525,6 +520,25 @@ fn label_only(evidence: &Evidence<'_>, alone: BTreeMap<(String, HolderLabel), Ve
             });
         }
     }
+}
+
+/// The times at which labels stood on a unit, in order, each with its label if it was the only one.
+type LabelTimeline<'a> = Vec<(i64, Option<&'a HolderLabel>)>;
+
+fn label_timeline<'a>(evidence: &Evidence<'a>, unit: &str) -> LabelTimeline<'a> {
+    let mut rows: Vec<(i64, &HolderLabel)> = Vec::new();
+    for (label, times) in evidence.labels.get(unit).into_iter().flatten() {
+        rows.extend(times.iter().map(|t| (*t, label)));
+    }
+    rows.sort_unstable();
+    let mut out: LabelTimeline<'a> = Vec::with_capacity(rows.len());
+    for (time, label) in rows {
+        match out.last_mut() {
+            Some(last) if last.0 == time => last.1 = last.1.filter(|only| *only == label),
+            _ => out.push((time, Some(label))),
+        }
+    }
+    out
 }
 
 /// The time in which a unit has no place left: a holder of evidence 1 to 3, or `replicas` of them.
@@ -544,18 +558,26 @@ fn taken_time(rows: &[Holding], unit: &str, replicas: usize) -> WindowSet {
     WindowSet::from_windows(full)
 }
 
-fn extra_holder(extra: &mut Vec<Holder>, base: usize, cluster: &str, label: &HolderLabel, from_ms: i64, to_ms: i64) -> usize {
+fn extra_holder(
+    extra: &mut Vec<Holder>,
+    by_key: &mut BTreeMap<String, usize>,
+    base: usize,
+    cluster: &str,
+    label: &HolderLabel,
+    (from_ms, to_ms): (i64, i64),
+) -> usize {
     let (key, namespace, name, uid) = match label {
         HolderLabel::Pod { namespace, pod } => {
             (format!("k8s/{cluster}/{namespace}/{pod}/"), Some(namespace.clone()), pod.clone(), String::new())
         }
         HolderLabel::Job(id) => (format!("slurm/{cluster}/{id}/"), None, id.clone(), id.clone()),
     };
-    if let Some(at) = extra.iter().position(|h| h.key == key) {
+    if let Some(at) = by_key.get(&key).copied() {
         extra[at].from_ms = extra[at].from_ms.min(from_ms);
         extra[at].to_ms = extra[at].to_ms.max(Some(to_ms));
         return base + at;
     }
+    by_key.insert(key.clone(), extra.len());
     extra.push(Holder {
         run: key.clone(),
         workload: name.clone(),
@@ -633,12 +655,20 @@ pub fn held_spans(rows: &[Holding], unit: &str, over_declared: &mut BTreeSet<Str
     let mut edges: Vec<i64> = own.iter().flat_map(|at| [rows[*at].window.from_ms, rows[*at].window.to_ms]).collect();
     edges.sort_unstable();
     edges.dedup();
+    let mut by_start = own.clone();
+    by_start.sort_by_key(|at| rows[*at].window.from_ms);
+    let mut started = by_start.into_iter().peekable();
+    let mut active: BTreeSet<usize> = BTreeSet::new();
     let mut out: Vec<HeldSpan> = Vec::new();
     for pair in edges.windows(2) {
         let window = Window::new(pair[0], pair[1]);
+        while let Some(at) = started.next_if(|at| rows[*at].window.from_ms <= window.from_ms) {
+            active.insert(at);
+        }
+        active.retain(|at| rows[*at].window.to_ms > window.from_ms);
         let mut stated: Vec<(usize, Share)> = Vec::new();
         let mut weighted: Vec<(usize, Share)> = Vec::new();
-        for at in own.iter().filter(|at| rows[**at].window.contains(window.from_ms)) {
+        for at in &active {
             match rows[*at].part {
                 Part::Exact(share) => stated.push((*at, share)),
                 Part::Weight(weight) => weighted.push((*at, weight)),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use gpuledger_model::tables::telemetry::Column;
-use gpuledger_model::time::{HOUR_MS, MINUTE_MS, Window, WindowSet, floor_to};
+use gpuledger_model::time::{DAY_MS, HOUR_MS, MINUTE_MS, Window, WindowSet, floor_to};
 
 use crate::rules::RuleBook;
 
@@ -97,6 +97,12 @@ impl Steps {
     }
 }
 
+/// The longest time that a sample stands: 2.5 median gaps, and at most a day: two samples years apart vouch for nothing
+/// between them.
+fn cap_of(median_ms: i64, book: &RuleBook) -> i64 {
+    ((median_ms as f64 * book.limits.standing_gaps_max).floor() as i64).min(DAY_MS)
+}
+
 /// For each hour in which samples start: the longest time that a sample of it stands.
 fn standing_caps(times_ms: &[i64], book: &RuleBook) -> BTreeMap<i64, i64> {
     let mut caps = BTreeMap::new();
@@ -116,7 +122,7 @@ fn standing_caps(times_ms: &[i64], book: &RuleBook) -> BTreeMap<i64, i64> {
             0 => book.limits.standing_gap_seconds_default * 1000,
             count => gaps[(count - 1) / 2],
         };
-        caps.insert(hour, (median as f64 * book.limits.standing_gaps_max).floor() as i64);
+        caps.insert(hour, cap_of(median, book));
     }
     caps
 }
@@ -155,7 +161,7 @@ pub fn standing_end(times_ms: &[i64], at: usize, book: &RuleBook) -> i64 {
         0 => book.limits.standing_gap_seconds_default * 1000,
         count => gaps[(count - 1) / 2],
     };
-    let cap = (median as f64 * book.limits.standing_gaps_max).floor() as i64;
+    let cap = cap_of(median, book);
     times_ms.get(at + 1).copied().unwrap_or(i64::MAX).min(time + cap)
 }
 

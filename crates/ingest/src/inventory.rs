@@ -20,8 +20,7 @@ use crate::refusals::{Refusals, excerpt, foreign_encoding, without_mark};
 const MAX_CELL_BYTES: usize = 1 << 20;
 
 /// The columns known.
-const COLUMNS: &[&str] =
-    &["node", "instance_id", "from", "to", "cluster", "cloud", "instance_type", "region", "devices"];
+const COLUMNS: &[&str] = &["node", "instance_id", "from", "to", "cluster", "cloud", "instance_type", "region", "devices"];
 
 /// Reads an inventory.
 pub fn parse(file: &str, bytes: &[u8]) -> Parsed<Vec<Node>> {
@@ -43,8 +42,7 @@ fn node_key(node: &Node) -> (&str, &str, Option<i64>, Option<i64>, Option<&str>)
 }
 
 fn read_rows(bytes: &[u8], nodes: &mut Vec<Node>, refusals: &mut Refusals) -> u64 {
-    let mut reader =
-        csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(bytes);
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).trim(csv::Trim::All).from_reader(bytes);
     let mut columns: Option<Vec<String>> = None;
     let mut record = csv::ByteRecord::new();
     let mut rows = 0;
@@ -66,16 +64,12 @@ fn read_rows(bytes: &[u8], nodes: &mut Vec<Node>, refusals: &mut Refusals) -> u6
         let Some(columns) = &columns else {
             let names: Vec<String> = cells.iter().map(|cell| cell.unwrap_or_default().to_ascii_lowercase()).collect();
             if let Some(missing) = ["node", "instance_id"].iter().find(|name| !names.iter().any(|n| n == *name)) {
-                let reason =
-                    format!("the column {missing} is missing; the first line must be node,instance_id,from,to");
+                let reason = format!("the column {missing} is missing; the first line must be node,instance_id,from,to");
                 refusals.reject(line, missing, reason);
                 return rows;
             }
             for name in names.iter().filter(|name| !COLUMNS.contains(&name.as_str())) {
-                refusals.notice(
-                    "inventory_unknown_column",
-                    format!("the column {} is not known and was passed over", excerpt(name)),
-                );
+                refusals.notice("inventory_unknown_column", format!("the column {} is not known and was passed over", excerpt(name)));
             }
             columns = Some(names);
             continue;
@@ -109,11 +103,7 @@ fn read_row(cells: &BTreeMap<&str, &str>, line: u64, refusals: &mut Refusals) ->
         None => Some(None),
         Some((_, Some(time_ms))) => Some(Some(time_ms)),
         Some((cell, None)) => {
-            refusals.reject(
-                line,
-                name,
-                format!("{} is no time; write 2026-10-06T00:00:00Z or leave it empty", excerpt(cell)),
-            );
+            refusals.reject(line, name, format!("{} is no time; write 2026-10-06T00:00:00Z or leave it empty", excerpt(cell)));
             None
         }
     };
@@ -168,22 +158,15 @@ mod tests {
         let parsed = parse("map.csv", text.as_bytes());
         assert_eq!((parsed.rejects, parsed.rows), (vec![], 3));
         let first = &parsed.value[0];
-        assert_eq!(
-            (first.name.as_str(), first.machine_id.as_deref(), first.cloud),
-            ("gpu1", Some("i-0abc"), Some(Cloud::Aws))
-        );
-        assert_eq!(
-            (first.from_ms, first.to_ms, first.capacity_devices),
-            (Some(1_791_244_800_000), Some(1_791_331_200_000), Some(8))
-        );
+        assert_eq!((first.name.as_str(), first.machine_id.as_deref(), first.cloud), ("gpu1", Some("i-0abc"), Some(Cloud::Aws)));
+        assert_eq!((first.from_ms, first.to_ms, first.capacity_devices), (Some(1_791_244_800_000), Some(1_791_331_200_000), Some(8)));
         assert_eq!((parsed.value[1].cloud, parsed.value[1].from_ms), (Some(Cloud::Oracle), None));
         assert_eq!((parsed.value[2].cloud, parsed.value[2].record), (Some(Cloud::Other), RecordKind::Inventory));
     }
 
     #[test]
     fn wrong_rows_are_told_and_the_rest_kept() {
-        let text =
-            "node,instance_id,from,to\n,i-1,,\ngpu1,i-2,noon,\ngpu2,i-3,2026-10-07,2026-10-06\ngpu3,i-4\ngpu4,i-5,,\n";
+        let text = "node,instance_id,from,to\n,i-1,,\ngpu1,i-2,noon,\ngpu2,i-3,2026-10-07,2026-10-06\ngpu3,i-4\ngpu4,i-5,,\n";
         let parsed = parse("map.csv", text.as_bytes());
         let fields: Vec<_> = parsed.rejects.iter().map(|r| (r.line, r.field.as_str())).collect();
         assert_eq!(fields, [(2, "node"), (3, "from"), (4, "to"), (5, "")]);

@@ -85,10 +85,7 @@ impl Owners {
                 && holds(&rule.account, facts.account)
                 && holds(&rule.billing_account, facts.billing_account)
                 && holds(&rule.cluster, facts.cluster)
-                && rule
-                    .label
-                    .as_ref()
-                    .is_none_or(|(key, value)| value.matches(facts.labels.get(key).map(String::as_str)))
+                && rule.label.as_ref().is_none_or(|(key, value)| value.matches(facts.labels.get(key).map(String::as_str)))
         })?;
         Some((&rule.team, rule.unit.as_deref()))
     }
@@ -148,15 +145,8 @@ impl Reader {
 
     fn rule(&mut self, span: Range<usize>, fields: &DeTable) -> Option<Rule> {
         let before = self.refused();
-        let mut rule = Rule {
-            namespace: None,
-            account: None,
-            billing_account: None,
-            cluster: None,
-            label: None,
-            team: String::new(),
-            unit: None,
-        };
+        let mut rule =
+            Rule { namespace: None, account: None, billing_account: None, cluster: None, label: None, team: String::new(), unit: None };
         for (key, value) in fields {
             match key.get_ref().as_ref() {
                 "namespace" => rule.namespace = self.pattern("namespace", value),
@@ -166,9 +156,7 @@ impl Reader {
                 "label" => rule.label = self.label(value),
                 "team" => rule.team = self.text("team", value).unwrap_or_default(),
                 "unit" => rule.unit = self.text("unit", value),
-                other => {
-                    self.unknown(key.span(), other, "namespace, account, billing_account, cluster, label, team, unit")
-                }
+                other => self.unknown(key.span(), other, "namespace, account, billing_account, cluster, label, team, unit"),
             }
         }
         if !fields.keys().any(|key| key.get_ref() == "team") {
@@ -196,11 +184,7 @@ impl Reader {
         }
         for field in ["key", "value"] {
             if !fields.keys().any(|key| key.get_ref() == field) {
-                self.wrong(
-                    value.span(),
-                    &format!("label.{field}"),
-                    "is missing: label = { key = \"…\", value = \"…\" }",
-                );
+                self.wrong(value.span(), &format!("label.{field}"), "is missing: label = { key = \"…\", value = \"…\" }");
             }
         }
         Some((label_key?, pattern?))
@@ -267,31 +251,22 @@ billing_account = "0123*"
 team = "sandbox"
 "#;
 
-    fn owner(
-        namespace: Option<&str>,
-        account: Option<&str>,
-        labels: &[(&str, &str)],
-    ) -> Option<(String, Option<String>)> {
+    fn owner(namespace: Option<&str>, account: Option<&str>, labels: &[(&str, &str)]) -> Option<(String, Option<String>)> {
         let owners = parse("owners.toml", RULES.as_bytes()).unwrap();
         let labels = labels.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        let facts =
-            HolderFacts { cluster: Some("hpc"), namespace, account, billing_account: Some("012"), labels: &labels };
+        let facts = HolderFacts { cluster: Some("hpc"), namespace, account, billing_account: Some("012"), labels: &labels };
         owners.owner_of(&facts).map(|(team, unit)| (team.to_string(), unit.map(str::to_string)))
     }
 
     #[test]
     fn the_first_rule_that_fits_decides() {
-        assert_eq!(
-            owner(Some("ml-rank"), None, &[("tier", "production")]),
-            Some(("ranking".into(), Some("search".into())))
-        );
+        assert_eq!(owner(Some("ml-rank"), None, &[("tier", "production")]), Some(("ranking".into(), Some("search".into()))));
         assert_eq!(owner(Some("ml-rank"), None, &[("tier", "test")]), None);
         assert_eq!(owner(None, Some("physics"), &[]), Some(("physics".into(), None)));
         assert_eq!(owner(None, Some("physics2"), &[]), None);
         let everything = parse("o", b"[[rule]]\ncluster = \"*\"\nteam = \"platform\"\n").unwrap();
         let labels = BTreeMap::new();
-        let facts =
-            HolderFacts { cluster: Some("x"), namespace: None, account: None, billing_account: None, labels: &labels };
+        let facts = HolderFacts { cluster: Some("x"), namespace: None, account: None, billing_account: None, labels: &labels };
         assert_eq!(everything.owner_of(&facts), Some(("platform", None)));
         assert!(parse("o", b"").unwrap().is_empty());
     }
@@ -301,10 +276,7 @@ team = "sandbox"
         let text = "[[rule]]\nnamespace = \"a*b\"\nteem = \"x\"\n\n[[rule]]\nteam = 7\nlabel = { key = \"k\" }\n\n[[rule]]\nteam = \"t\"\n[other]\n";
         let rejects = parse("owners.toml", text.as_bytes()).unwrap_err();
         let told: Vec<_> = rejects.iter().map(|r| (r.line, r.field.as_str())).collect();
-        assert_eq!(
-            told,
-            [(1, "team"), (2, "namespace"), (3, "teem"), (6, "team"), (7, "label.value"), (9, "rule"), (11, "other")]
-        );
+        assert_eq!(told, [(1, "team"), (2, "namespace"), (3, "teem"), (6, "team"), (7, "label.value"), (9, "rule"), (11, "other")]);
         assert!(rejects.iter().all(|r| r.file == "owners.toml"));
         let broken = parse("owners.toml", b"[[rule]]\nteam = \"t\nunit = 1\n").unwrap_err();
         assert_eq!((broken.len(), broken[0].line), (1, 2));

@@ -13,11 +13,7 @@ use gpuledger_model::tables::placement::{Holder, Node, NodeClaim, Outcome, Place
 pub fn merge_placements(parts: Vec<Placements>) -> Placements {
     let mut all = Placements::default();
     parts.into_iter().for_each(|part| all.extend(part));
-    let mut merged = Placements {
-        nodes: merge_nodes(all.nodes),
-        holders: merge_holders(all.holders),
-        reservations: all.reservations,
-    };
+    let mut merged = Placements { nodes: merge_nodes(all.nodes), holders: merge_holders(all.holders), reservations: all.reservations };
     merged.reservations.sort_by(|a, b| reservation_key(a).cmp(&reservation_key(b)));
     merged.reservations.dedup();
     merged
@@ -47,12 +43,8 @@ fn merge_nodes(nodes: Vec<Node>) -> Vec<Node> {
     let mut groups: BTreeMap<_, Vec<Node>> = BTreeMap::new();
     for node in nodes {
         // An inventory has one row per time in which a machine bore the name.
-        let inventory =
-            (node.record == RecordKind::Inventory).then(|| (node.machine_id.clone(), node.from_ms, node.to_ms));
-        groups
-            .entry((node.cluster.clone(), node.name.clone(), node.record, node.uid.clone(), inventory))
-            .or_default()
-            .push(node);
+        let inventory = (node.record == RecordKind::Inventory).then(|| (node.machine_id.clone(), node.from_ms, node.to_ms));
+        groups.entry((node.cluster.clone(), node.name.clone(), node.record, node.uid.clone(), inventory)).or_default().push(node);
     }
     let mut merged: Vec<Node> = Vec::with_capacity(groups.len());
     for mut records in groups.into_values() {
@@ -163,8 +155,7 @@ fn merge_holders(holders: Vec<Holder>) -> Vec<Holder> {
 
 /// The newest claims that name devices, else the newest claims.
 fn claims_of(oldest_first: &[Holder]) -> Vec<NodeClaim> {
-    let names_devices =
-        |h: &&Holder| h.claims.iter().any(|c| !c.device_indices.is_empty() || !c.device_uuids.is_empty());
+    let names_devices = |h: &&Holder| h.claims.iter().any(|c| !c.device_indices.is_empty() || !c.device_uuids.is_empty());
     let newest_named = oldest_first.iter().rev().find(names_devices);
     let newest = || oldest_first.iter().rev().find(|h| !h.claims.is_empty());
     newest_named.or_else(newest).map(|h| h.claims.clone()).unwrap_or_default()
@@ -209,9 +200,7 @@ fn end_replaced_pods(holders: &mut [Holder]) {
     for mut places in by_name.into_values().filter(|places| places.len() > 1) {
         places.sort_unstable();
         for (&(older_from_ms, older), &(younger_from_ms, _)) in places.iter().zip(places.iter().skip(1)) {
-            if let Some(holder) =
-                holders.get_mut(older).filter(|h| h.to_ms.is_none() && older_from_ms < younger_from_ms)
-            {
+            if let Some(holder) = holders.get_mut(older).filter(|h| h.to_ms.is_none() && older_from_ms < younger_from_ms) {
                 holder.to_ms = Some(younger_from_ms);
                 holder.outcome = Outcome::Deleted;
             }

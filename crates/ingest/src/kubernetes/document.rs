@@ -9,11 +9,7 @@ use serde_json::{Map, Value};
 use crate::refusals::{Refusals, excerpt, foreign_encoding, without_mark};
 
 /// Calls `each` with the kind and the body of every object; unreadable documents go to `refusals`.
-pub(super) fn for_each_object(
-    bytes: &[u8],
-    refusals: &mut Refusals,
-    mut each: impl FnMut(&str, &Value, u64, &mut Refusals),
-) -> u64 {
+pub(super) fn for_each_object(bytes: &[u8], refusals: &mut Refusals, mut each: impl FnMut(&str, &Value, u64, &mut Refusals)) -> u64 {
     if let Some(reason) = foreign_encoding(bytes) {
         refusals.reject(0, "", reason);
         return 0;

@@ -116,15 +116,11 @@ fn node_row(node: &NodeObject, cluster: &str, options: &Options, refusals: &mut 
     if devices.is_hidden {
         refusals.notice(
             "device_count_hidden",
-            format!(
-                "node {} advertises replicas and no label nvidia.com/gpu.count: its physical devices are unknown here",
-                node.name
-            ),
+            format!("node {} advertises replicas and no label nvidia.com/gpu.count: its physical devices are unknown here", node.name),
         );
     }
     let machine = node.provider_id.as_deref().map(machine::reduce);
-    let label =
-        |keys: &[&str]| keys.iter().find_map(|key| node.labels.get(*key)).filter(|text| !text.is_empty()).cloned();
+    let label = |keys: &[&str]| keys.iter().find_map(|key| node.labels.get(*key)).filter(|text| !text.is_empty()).cloned();
     Node {
         cluster: cluster.to_string(),
         name: node.name.clone(),
@@ -157,10 +153,8 @@ fn conflicting_nodes(nodes: &[Node], notices: &mut Vec<Notice>) {
         by_identity.entry((&node.name, node.uid.as_deref())).or_default().push(node);
     }
     for ((name, _), records) in by_identity {
-        let mut machines: Vec<_> = records
-            .iter()
-            .map(|n| (n.machine_id.as_deref(), n.instance_type.as_deref(), n.region.as_deref()))
-            .collect();
+        let mut machines: Vec<_> =
+            records.iter().map(|n| (n.machine_id.as_deref(), n.instance_type.as_deref(), n.region.as_deref())).collect();
         machines.sort_unstable();
         machines.dedup();
         if machines.len() > 1 {
@@ -184,11 +178,7 @@ fn holder_row(pod: &PodObject, cluster: &str, from_ms: i64, claims: Vec<NodeClai
         let text = pod.annotations.get(key)?;
         let time_ms = parse_time(text, &TimeZone::UTC);
         if time_ms.is_none() {
-            refusals.reject(
-                0,
-                key,
-                format!("pod {}/{}: {} is no RFC 3339 time", pod.namespace, pod.name, excerpt(text)),
-            );
+            refusals.reject(0, key, format!("pod {}/{}: {} is no RFC 3339 time", pod.namespace, pod.name, excerpt(text)));
         }
         time_ms
     };
@@ -235,8 +225,7 @@ fn holder_row(pod: &PodObject, cluster: &str, from_ms: i64, claims: Vec<NodeClai
 /// a deletionTimestamp that is still listed is alive.
 fn end_of(pod: &PodObject, from_ms: i64) -> (Outcome, Option<i64>) {
     /// Reasons with which kubelet and controllers take a pod away.
-    const TAKEN_AWAY: &[&str] =
-        &["Evicted", "Preempted", "Preempting", "Shutdown", "NodeShutdown", "Terminated", "DeletionByTaintManager"];
+    const TAKEN_AWAY: &[&str] = &["Evicted", "Preempted", "Preempting", "Shutdown", "NodeShutdown", "Terminated", "DeletionByTaintManager"];
     let reason = pod.reason.as_deref().unwrap_or_default();
     let outcome = match pod.phase.as_str() {
         "Succeeded" => Outcome::Succeeded,
@@ -257,8 +246,7 @@ fn end_of(pod: &PodObject, from_ms: i64) -> (Outcome, Option<i64>) {
 
 /// Whether annotations say that idle is by intention.
 fn declares_standby(annotations: &BTreeMap<String, String>) -> bool {
-    let is_kept =
-        |key: &str| annotations.get(key).and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|n| n >= 1);
+    let is_kept = |key: &str| annotations.get(key).and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|n| n >= 1);
     annotations.get("gpuledger.io/standby").is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
         || annotations.get("gpuledger.io/slo").is_some_and(|text| !text.trim().is_empty())
         || is_kept("autoscaling.knative.dev/min-scale")

@@ -128,9 +128,7 @@ pub(super) fn take(kind: &str, value: &Value, line: u64, objects: &mut Objects, 
     match kind {
         "Pod" => match read_pod(value, line, refusals) {
             Some(pod) => objects.pods.push(pod),
-            None => {
-                refusals.reject(line, "metadata", "a pod without name, namespace or uid; send what the API server gave")
-            }
+            None => refusals.reject(line, "metadata", "a pod without name, namespace or uid; send what the API server gave"),
         },
         "Node" => match read_node(value, line, refusals) {
             Some(node) => objects.nodes.push(node),
@@ -148,8 +146,7 @@ pub(super) fn take(kind: &str, value: &Value, line: u64, objects: &mut Objects, 
         "" => refusals.reject(line, "kind", "no Kubernetes object: it has no kind; use kubectl get -o json"),
         // Kinds that own nothing, common in full dumps.
         "Event" | "Secret" | "ConfigMap" | "Endpoints" | "EndpointSlice" | "Lease" | "ServiceAccount" | "Service" => {
-            refusals
-                .notice("kubernetes_other_kinds", "objects that hold no accelerators and own no pods were passed over");
+            refusals.notice("kubernetes_other_kinds", "objects that hold no accelerators and own no pods were passed over");
         }
         kind => {
             if let Some(owner) = read_owner(kind, value) {
@@ -234,11 +231,7 @@ fn read_pod(value: &Value, line: u64, refusals: &mut Refusals) -> Option<PodObje
         ..PodObject::default()
     };
     if let Some(text) = text_at(value, "/status/startTime").filter(|_| pod.start_ms.is_none()) {
-        refusals.reject(
-            line,
-            "status.startTime",
-            format!("{} is no RFC 3339 time; the first container's start serves", excerpt(text)),
-        );
+        refusals.reject(line, "status.startTime", format!("{} is no RFC 3339 time; the first container's start serves", excerpt(text)));
     }
     for list in ["/status/initContainerStatuses", "/status/containerStatuses", "/status/ephemeralContainerStatuses"] {
         for status in list_at(value, list) {
@@ -354,8 +347,7 @@ fn read_slice(value: &Value, objects: &mut Objects) {
     let pool = owned_text_at(value, "/spec/pool/name").unwrap_or_default();
     for device in list_at(value, "/spec/devices") {
         // Until v1beta1 the attributes stood under `basic`.
-        let uuid =
-            ["/attributes/uuid/string", "/basic/attributes/uuid/string"].iter().find_map(|path| text_at(device, path));
+        let uuid = ["/attributes/uuid/string", "/basic/attributes/uuid/string"].iter().find_map(|path| text_at(device, path));
         if let (Some(name), Some(uuid)) = (owned_text_at(device, "/name"), uuid) {
             let name = DeviceName { driver: driver.clone(), pool: pool.clone(), device: name };
             objects.slice_devices.push((name, uuid.to_string()));
@@ -383,9 +375,7 @@ fn latest_time_in(value: &Value, depth: usize) -> Option<i64> {
         return None;
     }
     match value {
-        Value::String(text) if (20..=40).contains(&text.len()) && text.starts_with(|c: char| c.is_ascii_digit()) => {
-            parse_object_time(text)
-        }
+        Value::String(text) if (20..=40).contains(&text.len()) && text.starts_with(|c: char| c.is_ascii_digit()) => parse_object_time(text),
         Value::Array(items) => items.iter().filter_map(|item| latest_time_in(item, depth + 1)).max(),
         Value::Object(fields) => fields.values().filter_map(|field| latest_time_in(field, depth + 1)).max(),
         _ => None,
@@ -447,9 +437,8 @@ fn text_map(value: Option<&Value>) -> BTreeMap<String, String> {
     let Some(fields) = value.and_then(Value::as_object) else { return BTreeMap::new() };
     let kept = fields.iter().filter_map(|(key, value)| {
         let value = value.as_str()?;
-        let is_kept = value.len() <= MAX_LABEL_BYTES
-            && key.len() <= MAX_LABEL_BYTES
-            && key != "kubectl.kubernetes.io/last-applied-configuration";
+        let is_kept =
+            value.len() <= MAX_LABEL_BYTES && key.len() <= MAX_LABEL_BYTES && key != "kubectl.kubernetes.io/last-applied-configuration";
         is_kept.then_some((key, value))
     });
     let sorted: BTreeMap<&String, &str> = kept.collect();

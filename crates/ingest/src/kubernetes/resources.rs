@@ -48,8 +48,7 @@ pub(super) fn classify(name: &str, options: &Options) -> Option<Resource> {
         return Some(Resource::HiddenReplica);
     }
     let plain = name.strip_suffix(".shared").unwrap_or(name);
-    if DEVICE_RESOURCES.contains(&plain) || options.extra_resources.iter().any(|extra| extra == name || extra == plain)
-    {
+    if DEVICE_RESOURCES.contains(&plain) || options.extra_resources.iter().any(|extra| extra == name || extra == plain) {
         return Some(if plain == name { Resource::Device } else { Resource::Replica });
     }
     None
@@ -81,8 +80,7 @@ pub(super) fn devices_of(node: &NodeObject, options: &Options) -> Devices {
     let shared_total = capacity.shared_total();
     let named_replicas = label_number(&node.labels, "nvidia.com/gpu.replicas")
         .or_else(|| label_number(&node.labels, "cloud.google.com/gke-max-shared-clients-per-gpu"));
-    let inferred_replicas =
-        device_count.filter(|&count| shared_total > count).map(|count| shared_total.div_ceil(count));
+    let inferred_replicas = device_count.filter(|&count| shared_total > count).map(|count| shared_total.div_ceil(count));
     let replicas = named_replicas.or(inferred_replicas);
     let is_hidden = replicas.is_none() && capacity.hidden > 0 && capacity.devices == 0 && device_count.is_none();
     let replicas = replicas.unwrap_or(1).max(1);

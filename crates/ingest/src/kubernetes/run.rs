@@ -45,11 +45,7 @@ impl<'a> Owners<'a> {
             declares_standby: o.declares_standby,
             declares_bandwidth: o.declares_bandwidth,
         };
-        let of_pod = |p: &'a PodObject| OwnerView {
-            owner: p.owner.as_ref(),
-            declares_standby: false,
-            declares_bandwidth: false,
-        };
+        let of_pod = |p: &'a PodObject| OwnerView { owner: p.owner.as_ref(), declares_standby: false, declares_bandwidth: false };
         let views = objects.owners.iter().map(|o| (o.uid.as_str(), of_owner(o)));
         for (uid, view) in views.chain(objects.pods.iter().map(|p| (p.uid.as_str(), of_pod(p)))) {
             // Two dumps of one owner: the greater record, whatever the order of the files.
@@ -66,9 +62,7 @@ impl<'a> Owners<'a> {
     /// The run of a pod of `cluster`.
     pub(super) fn run_of(&self, cluster: &str, pod: &PodObject, options: &Options) -> Run {
         let mut run = self.owned_run(cluster, pod);
-        if let Some(value) =
-            options.run_label.as_ref().and_then(|label| pod.labels.get(label)).filter(|value| !value.is_empty())
-        {
+        if let Some(value) = options.run_label.as_ref().and_then(|label| pod.labels.get(label)).filter(|value| !value.is_empty()) {
             run.run = value.clone();
         }
         run
@@ -103,11 +97,9 @@ impl<'a> Owners<'a> {
         let (kind, name, uid) = match current.kind.as_str() {
             "Job" => ("JobSet", label("jobset.sigs.k8s.io/jobset-name")?, label("jobset.sigs.k8s.io/jobset-uid")),
             "StatefulSet" => ("LeaderWorkerSet", label("leaderworkerset.sigs.k8s.io/name")?, None),
-            "RayCluster" => (
-                label("ray.io/originated-from-crd").filter(|kind| *kind != "RayCluster")?,
-                label("ray.io/originated-from-cr-name")?,
-                None,
-            ),
+            "RayCluster" => {
+                (label("ray.io/originated-from-crd").filter(|kind| *kind != "RayCluster")?, label("ray.io/originated-from-cr-name")?, None)
+            }
             _ => return None,
         };
         let known = || self.by_name.get(&(pod.namespace.as_str(), kind, name)).copied();

@@ -45,8 +45,7 @@ impl<'a> Context<'a> {
         }
         let mut reserved = BTreeMap::new();
         for pod in &objects.pods {
-            let device =
-                pod.annotations.get(RESERVED_DEVICE).map(String::as_str).filter(|d| !d.is_empty() && *d != "-1");
+            let device = pod.annotations.get(RESERVED_DEVICE).map(String::as_str).filter(|d| !d.is_empty() && *d != "-1");
             if let (Some(device), Some(group), Some(node)) = (device, pod.labels.get(GPU_GROUP), pod.node.as_deref()) {
                 let known: &mut &str = reserved.entry((node, group.as_str())).or_insert(device);
                 *known = device.max(*known);
@@ -72,13 +71,7 @@ pub(super) fn is_reservation(pod: &PodObject) -> bool {
 }
 
 /// The pod's claims on its node.
-pub(super) fn claims_of(
-    pod: &PodObject,
-    node: &str,
-    context: &Context,
-    options: &Options,
-    refusals: &mut Refusals,
-) -> Vec<NodeClaim> {
+pub(super) fn claims_of(pod: &PodObject, node: &str, context: &Context, options: &Options, refusals: &mut Refusals) -> Vec<NodeClaim> {
     let mut claims = hami_instances(pod, node, refusals);
     if claims.is_empty() {
         claims = hami_devices(pod, node, context, refusals);
@@ -89,9 +82,7 @@ pub(super) fn claims_of(
     if claims.is_empty() {
         claims = counted(pod, node, context, options, refusals);
     }
-    claims.sort_by(|a, b| {
-        (&a.mig_profile, &a.device_uuids, a.fraction_ppm).cmp(&(&b.mig_profile, &b.device_uuids, b.fraction_ppm))
-    });
+    claims.sort_by(|a, b| (&a.mig_profile, &a.device_uuids, a.fraction_ppm).cmp(&(&b.mig_profile, &b.device_uuids, b.fraction_ppm)));
     claims
 }
 
@@ -148,19 +139,14 @@ fn hami_devices(pod: &PodObject, node: &str, context: &Context, refusals: &mut R
         let kind = fields.next().unwrap_or_default();
         let mut number = || fields.next().and_then(|f| f.parse::<u64>().ok());
         let (Some(memory_mib), Some(cores)) = (number(), number()) else {
-            refusals.reject(
-                0,
-                KEY,
-                format!("pod {}/{}: {} is not UUID,type,memory,cores", pod.namespace, pod.name, excerpt(device)),
-            );
+            refusals.reject(0, KEY, format!("pod {}/{}: {} is not UUID,type,memory,cores", pod.namespace, pod.name, excerpt(device)));
             continue;
         };
         if uuid.is_empty() || kind.is_empty() {
             continue;
         }
         let device_memory_mib = || {
-            let registered =
-                context.nodes.get(node).and_then(|n| n.hami_devices.get(uuid)).map(|d| d.1).filter(|&m| m > 0);
+            let registered = context.nodes.get(node).and_then(|n| n.hami_devices.get(uuid)).map(|d| d.1).filter(|&m| m > 0);
             registered.or_else(|| context.node_memory_mib(node))
         };
         let share = match cores {
@@ -188,10 +174,7 @@ fn hami_devices(pod: &PodObject, node: &str, context: &Context, refusals: &mut R
     }
     let claims: Vec<NodeClaim> = by_share.into_values().collect();
     if !claims.is_empty() {
-        refusals.notice(
-            "declared_hami",
-            "HAMi named the devices of pods; shares are its core limits, else memory over device memory",
-        );
+        refusals.notice("declared_hami", "HAMi named the devices of pods; shares are its core limits, else memory over device memory");
     }
     claims
 }
@@ -231,11 +214,7 @@ fn annotated_fraction(pod: &PodObject, node: &str, context: &Context, refusals: 
         None => 1,
         Some(Ok(count)) if (1..=MAX_DEVICES).contains(&count) => count,
         Some(_) => {
-            refusals.reject(
-                0,
-                "gpu-fraction-num-devices",
-                format!("{}: no number from 1 to {MAX_DEVICES}; counted as 1", subject()),
-            );
+            refusals.reject(0, "gpu-fraction-num-devices", format!("{}: no number from 1 to {MAX_DEVICES}; counted as 1", subject()));
             1
         }
     };
@@ -251,10 +230,7 @@ fn annotated_fraction(pod: &PodObject, node: &str, context: &Context, refusals: 
     claim.device_indices.dedup();
     claim.device_uuids.sort_unstable();
     claim.device_uuids.dedup();
-    refusals.notice(
-        "declared_fraction",
-        "shares are declared by the annotations gpu-fraction and gpu-memory (KAI, Run:ai)",
-    );
+    refusals.notice("declared_fraction", "shares are declared by the annotations gpu-fraction and gpu-memory (KAI, Run:ai)");
     vec![claim]
 }
 
@@ -267,13 +243,7 @@ fn groups_of(pod: &PodObject) -> impl Iterator<Item = &str> {
 }
 
 /// Requests and limits, resource claims, and what containers declare beside them.
-fn counted(
-    pod: &PodObject,
-    node: &str,
-    context: &Context,
-    options: &Options,
-    refusals: &mut Refusals,
-) -> Vec<NodeClaim> {
+fn counted(pod: &PodObject, node: &str, context: &Context, options: &Options, refusals: &mut Refusals) -> Vec<NodeClaim> {
     let mut devices = 0u64;
     let mut instances: BTreeMap<String, u64> = BTreeMap::new();
     for (name, &count) in &pod.resources {
@@ -312,10 +282,7 @@ fn counted(
 fn declared_share(pod: &PodObject, node: &str, context: &Context, refusals: &mut Refusals) -> Option<u32> {
     let number = |name: &str| pod.resources.get(name).copied().filter(|&n| n > 0);
     if let Some(cores) = number("nvidia.com/gpucores").or_else(|| number("volcano.sh/vgpu-cores")) {
-        refusals.notice(
-            "declared_cores",
-            "shares are declared by core percentages (nvidia.com/gpucores, volcano.sh/vgpu-cores)",
-        );
+        refusals.notice("declared_cores", "shares are declared by core percentages (nvidia.com/gpucores, volcano.sh/vgpu-cores)");
         return ratio_ppm(cores, 100);
     }
     if let Some(text) = &pod.thread_percentage {

@@ -10,9 +10,7 @@ fn ms(text: &str) -> i64 {
 }
 
 fn list(items: &[Value]) -> Vec<u8> {
-    json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
-        .to_string()
-        .into_bytes()
+    json!({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}}).to_string().into_bytes()
 }
 
 fn parse_items(items: &[Value]) -> Parsed<Placements> {
@@ -65,11 +63,7 @@ fn a_node_is_joined_to_its_machine() {
     let labels = json!({"node.kubernetes.io/instance-type": "p5.48xlarge", "topology.kubernetes.io/region": "us-east-1",
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "1"});
     let gpus = json!({"cpu": "192", "memory": "2097152Ki", "pods": "110", "nvidia.com/gpu": "8"});
-    let node = one_node(with(
-        node_json("n1", labels, gpus.clone(), gpus),
-        "/metadata/deletionTimestamp",
-        json!("2026-10-07T00:00:00Z"),
-    ));
+    let node = one_node(with(node_json("n1", labels, gpus.clone(), gpus), "/metadata/deletionTimestamp", json!("2026-10-07T00:00:00Z")));
     assert_eq!((node.cluster.as_str(), node.name.as_str(), node.uid.as_deref()), ("prod", "n1", Some("uid-n1")));
     assert_eq!((node.machine_id.as_deref(), node.cloud), (Some("i-0abc"), Some(Cloud::Aws)));
     assert_eq!((node.instance_type.as_deref(), node.region.as_deref()), (Some("p5.48xlarge"), Some("us-east-1")));
@@ -85,19 +79,9 @@ fn physical_devices_are_counted_by_the_accounting_standard() {
     // (labels, capacity, allocatable) -> (capacity, allocatable, replicas)
     let cases = [
         // A board that the plugin found unhealthy.
-        (
-            json!({"nvidia.com/gpu.count": "8"}),
-            json!({"nvidia.com/gpu": "8"}),
-            json!({"nvidia.com/gpu": "7"}),
-            (Some(8), Some(7), 1),
-        ),
+        (json!({"nvidia.com/gpu.count": "8"}), json!({"nvidia.com/gpu": "8"}), json!({"nvidia.com/gpu": "7"}), (Some(8), Some(7), 1)),
         // Time-slicing, with and without the count label, renamed and not.
-        (
-            json!({"nvidia.com/gpu.replicas": "4"}),
-            json!({"nvidia.com/gpu": "32"}),
-            json!({"nvidia.com/gpu": "28"}),
-            (Some(8), Some(7), 4),
-        ),
+        (json!({"nvidia.com/gpu.replicas": "4"}), json!({"nvidia.com/gpu": "32"}), json!({"nvidia.com/gpu": "28"}), (Some(8), Some(7), 4)),
         (
             json!({"nvidia.com/gpu.count": "8", "nvidia.com/gpu.replicas": "4"}),
             json!({"nvidia.com/gpu.shared": "32", "nvidia.com/gpu": "0"}),
@@ -169,12 +153,7 @@ fn physical_devices_are_counted_by_the_accounting_standard() {
         (json!({}), json!({"amd.com/gpu": 8}), json!({"amd.com/gpu": 8}), (Some(8), Some(8), 1)),
         // The label is there, the plugin has not registered.
         (json!({"nvidia.com/gpu.count": "8"}), json!({}), json!({}), (Some(8), None, 1)),
-        (
-            json!({"nvidia.com/gpu.count": "8"}),
-            json!({"nvidia.com/gpu": "7"}),
-            json!({"nvidia.com/gpu": "7"}),
-            (Some(8), Some(7), 1),
-        ),
+        (json!({"nvidia.com/gpu.count": "8"}), json!({"nvidia.com/gpu": "7"}), json!({"nvidia.com/gpu": "7"}), (Some(8), Some(7), 1)),
     ];
     for (labels, capacity, allocatable, want) in cases {
         let said = format!("{labels} {capacity} {allocatable}");
@@ -196,8 +175,7 @@ fn hami_registers_its_devices() {
     let node = one_node(with(node, "/metadata/annotations", json!({"hami.io/node-nvidia-register": register})));
     assert_eq!((node.capacity_devices, node.allocatable_devices, node.replicas), (Some(2), Some(2), 10));
     let register =
-        json!([{"id": "GPU-aaa", "count": 10, "devmem": 24576, "devcore": 100, "type": "NVIDIA-A10", "health": true}])
-            .to_string();
+        json!([{"id": "GPU-aaa", "count": 10, "devmem": 24576, "devcore": 100, "type": "NVIDIA-A10", "health": true}]).to_string();
     let node = node_json("n1", json!({}), json!({"nvidia.com/gpu": "10"}), json!({"nvidia.com/gpu": "10"}));
     let node = one_node(with(node, "/metadata/annotations", json!({"hami.io/node-nvidia-register": register})));
     assert_eq!((node.capacity_devices, node.replicas), (Some(1), 10));
@@ -231,10 +209,7 @@ fn a_pod_holds_from_its_start_time() {
     assert_eq!(holder.key, "k8s/prod/train/p1/uid-p1");
     assert_eq!((holder.from_ms, holder.to_ms, holder.outcome), (ms("2026-10-06T09:00:00Z"), None, Outcome::Alive));
     assert_eq!(holder.claims.len(), 1);
-    assert_eq!(
-        (holder.claims[0].node.as_str(), holder.claims[0].count, holder.claims[0].fraction_ppm),
-        ("n1", 2, None)
-    );
+    assert_eq!((holder.claims[0].node.as_str(), holder.claims[0].count, holder.claims[0].fraction_ppm), ("n1", 2, None));
     assert_eq!((holder.run.as_str(), holder.workload.as_str()), ("uid-p1", "Pod/p1"));
     assert_eq!((holder.user.as_deref(), holder.addresses.as_slice()), (Some("trainer"), &["10.1.2.3".to_string()][..]));
     assert_eq!(holder.last_record_ms, Some(ms("2026-10-06T09:02:00Z")));
@@ -262,10 +237,7 @@ fn completed_pods_hold_nothing_however_long_they_are_listed() {
         one_holder(&[pod])
     };
     let end = Some(ms("2026-10-06T11:00:00Z"));
-    assert_eq!(
-        (ended("Succeeded", Value::Null).outcome, ended("Succeeded", Value::Null).to_ms),
-        (Outcome::Succeeded, end)
-    );
+    assert_eq!((ended("Succeeded", Value::Null).outcome, ended("Succeeded", Value::Null).to_ms), (Outcome::Succeeded, end));
     assert_eq!((ended("Failed", Value::Null).outcome, ended("Failed", Value::Null).to_ms), (Outcome::Failed, end));
     for reason in ["Evicted", "Preempted", "Terminated", "NodeShutdown"] {
         assert_eq!(ended("Failed", json!(reason)).outcome, Outcome::Preempted, "{reason}");
@@ -280,23 +252,19 @@ fn an_evicted_pod_without_containers_ends_with_its_condition() {
     let holder = one_holder(&[pod.clone()]);
     assert_eq!((holder.outcome, holder.to_ms), (Outcome::Preempted, Some(ms("2026-10-06T10:15:00Z"))));
     // The kubelet writes the epoch, or null, where it does not know.
-    pod["status"]["containerStatuses"] = json!([{"state": {"terminated": {"finishedAt": null, "startedAt": "1970-01-01T00:00:00Z", "reason": "ContainerStatusUnknown"}}}]);
+    pod["status"]["containerStatuses"] =
+        json!([{"state": {"terminated": {"finishedAt": null, "startedAt": "1970-01-01T00:00:00Z", "reason": "ContainerStatusUnknown"}}}]);
     assert_eq!(one_holder(&[pod]).to_ms, Some(ms("2026-10-06T10:15:00Z")));
     // Refused at admission: it never had a device.
     let mut pod = pod_json("p1", json!({"nvidia.com/gpu": "1"}));
-    pod["status"] =
-        json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": "2026-10-06T09:00:00Z"});
+    pod["status"] = json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "startTime": "2026-10-06T09:00:00Z"});
     let holder = one_holder(&[pod]);
     assert_eq!((holder.outcome, holder.to_ms), (Outcome::Failed, Some(holder.from_ms)));
 }
 
 #[test]
 fn a_pod_with_a_deletion_timestamp_is_alive_while_it_is_listed() {
-    let pod = with(
-        pod_json("p1", json!({"nvidia.com/gpu": "1"})),
-        "/metadata/deletionTimestamp",
-        json!("2026-10-06T12:00:30Z"),
-    );
+    let pod = with(pod_json("p1", json!({"nvidia.com/gpu": "1"})), "/metadata/deletionTimestamp", json!("2026-10-06T12:00:30Z"));
     let holder = one_holder(&[pod]);
     assert_eq!((holder.outcome, holder.to_ms), (Outcome::Alive, None));
     assert_eq!(holder.last_record_ms, Some(ms("2026-10-06T09:02:00Z")));
@@ -343,34 +311,25 @@ fn t38_resources_of_other_kinds_and_names_are_claims() {
 
 #[test]
 fn t37_hami_names_devices_and_shares() {
-    let memory = json!({"hami.io/node-nvidia-register": "GPU-aaa,10,40000,100,NVIDIA-A100,0,true:GPU-bbb,10,40000,100,NVIDIA-A100,0,true:"});
-    let node =
-        with(node_json("n1", json!({}), json!({"nvidia.com/gpu": "20"}), json!({})), "/metadata/annotations", memory);
+    let memory =
+        json!({"hami.io/node-nvidia-register": "GPU-aaa,10,40000,100,NVIDIA-A100,0,true:GPU-bbb,10,40000,100,NVIDIA-A100,0,true:"});
+    let node = with(node_json("n1", json!({}), json!({"nvidia.com/gpu": "20"}), json!({})), "/metadata/annotations", memory);
     let claims = |text: &str| {
-        let pod = with(
-            pod_json("p1", json!({"nvidia.com/gpu": "1"})),
-            "/metadata/annotations",
-            json!({"hami.io/vgpu-devices-allocated": text}),
-        );
+        let pod =
+            with(pod_json("p1", json!({"nvidia.com/gpu": "1"})), "/metadata/annotations", json!({"hami.io/vgpu-devices-allocated": text}));
         let holder = one_holder(&[node.clone(), pod]);
         holder.claims.iter().map(|c| (c.device_uuids.join("+"), c.count, c.fraction_ppm)).collect::<Vec<_>>()
     };
     assert_eq!(claims("GPU-aaa,NVIDIA,8000,25:;"), [("GPU-aaa".into(), 1, Some(250_000))]);
     // No core limit: memory over the device's memory.
     assert_eq!(claims("GPU-aaa,NVIDIA,10000,0:;"), [("GPU-aaa".into(), 1, Some(250_000))]);
-    assert_eq!(
-        claims("GPU-aaa,NVIDIA,10000,50:GPU-bbb,NVIDIA,10000,50:;"),
-        [("GPU-aaa+GPU-bbb".into(), 2, Some(500_000))]
-    );
+    assert_eq!(claims("GPU-aaa,NVIDIA,10000,50:GPU-bbb,NVIDIA,10000,50:;"), [("GPU-aaa+GPU-bbb".into(), 2, Some(500_000))]);
     assert_eq!(claims("GPU-aaa,NVIDIA,1,50:;GPU-aaa,NVIDIA,1,25:;"), [("GPU-aaa".into(), 1, Some(750_000))]);
     assert_eq!(claims("GPU-aaa,NVIDIA,1,30:;GPU-bbb,NVIDIA,1,60:;").len(), 2);
     assert_eq!(claims(";"), [(String::new(), 1, None)], "nothing allocated: the request counts");
     let instances = r#"[{"containerIndex":0,"gpuUUID":"GPU-aaa","profile":"1g.10gb","placement":{"start":2,"size":1},"migUUID":"MIG-x","gpuInstanceID":9}]"#;
-    let pod = with(
-        pod_json("p1", json!({"nvidia.com/gpu": "1"})),
-        "/metadata/annotations",
-        json!({"hami.io/vgpu-mig-allocations": instances}),
-    );
+    let pod =
+        with(pod_json("p1", json!({"nvidia.com/gpu": "1"})), "/metadata/annotations", json!({"hami.io/vgpu-mig-allocations": instances}));
     let claim = one_holder(&[pod]).claims[0].clone();
     assert_eq!((claim.mig_profile.as_deref(), claim.device_uuids), (Some("1g.10gb"), vec!["GPU-aaa/9".to_string()]));
 }
@@ -407,10 +366,7 @@ fn fractions_of_kai_and_runai_find_their_device() {
         ),
         reserver,
     ]);
-    assert_eq!(
-        (two.claims[0].count, two.claims[0].fraction_ppm, two.claims[0].device_uuids.len()),
-        (2, Some(500_000), 1)
-    );
+    assert_eq!((two.claims[0].count, two.claims[0].fraction_ppm, two.claims[0].device_uuids.len()), (2, Some(500_000), 1));
     let node = node_json("n1", json!({"nvidia.com/gpu.memory": "40960"}), json!({"nvidia.com/gpu": "8"}), json!({}));
     let by_memory = one_holder(&[node, sharer(json!({"gpu-memory": "10240"}), json!({}))]);
     assert_eq!(by_memory.claims[0].fraction_ppm, Some(250_000));
@@ -432,10 +388,7 @@ fn declared_percentages_are_shares_and_replicas_are_not() {
     assert_eq!(parsed.value.holders[0].claims[0].fraction_ppm, Some(335_000));
     assert!(parsed.notices.iter().any(|n| n.kind == "declared_mps"));
     assert_eq!(parse_items(&[mps("lots")]).rejects[0].field, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-    let holder = one_holder(&[pod_json(
-        "p1",
-        json!({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "40", "nvidia.com/gpumem": "8000"}),
-    )]);
+    let holder = one_holder(&[pod_json("p1", json!({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "40", "nvidia.com/gpumem": "8000"}))]);
     assert_eq!(holder.claims[0].fraction_ppm, Some(400_000));
     let holder = one_holder(&[pod_json("p1", json!({"nvidia.com/gpu": "1", "nvidia.com/gpumem-percentage": "50"}))]);
     assert_eq!(holder.claims[0].fraction_ppm, Some(500_000));
@@ -454,11 +407,7 @@ fn resource_claims_name_devices() {
 }
 
 fn owned(pod: Value, kind: &str, name: &str, uid: &str) -> Value {
-    with(
-        pod,
-        "/metadata/ownerReferences",
-        json!([{"apiVersion": "x/v1", "kind": kind, "name": name, "uid": uid, "controller": true}]),
-    )
+    with(pod, "/metadata/ownerReferences", json!([{"apiVersion": "x/v1", "kind": kind, "name": name, "uid": uid, "controller": true}]))
 }
 
 fn owner_json(kind: &str, name: &str, uid: &str) -> Value {
@@ -486,20 +435,14 @@ fn a_run_is_the_topmost_owner() {
     let labels = json!({"jobset.sigs.k8s.io/jobset-name": "t", "jobset.sigs.k8s.io/jobset-uid": "u-set"});
     assert_eq!(run(&[labelled(owned(pod(), "Job", "t-0", "u-job"), labels)]), want("u-set", "JobSet/t"));
     let labels = json!({"jobset.sigs.k8s.io/jobset-name": "t"});
-    assert_eq!(
-        run(&[labelled(owned(pod(), "Job", "t-0", "u-job"), labels)]),
-        want("k8s/prod/train/JobSet/t", "JobSet/t")
-    );
+    assert_eq!(run(&[labelled(owned(pod(), "Job", "t-0", "u-job"), labels)]), want("k8s/prod/train/JobSet/t", "JobSet/t"));
     let labels = json!({"leaderworkerset.sigs.k8s.io/name": "vllm"});
     assert_eq!(run(&[labelled(owned(pod(), "StatefulSet", "vllm-0", "u-sts"), labels)]).1, "LeaderWorkerSet/vllm");
     let labels = json!({"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": "tune"});
     assert_eq!(run(&[labelled(owned(pod(), "RayCluster", "tune-raycluster-x", "u-ray"), labels)]).1, "RayJob/tune");
     assert_eq!(run(&[owned(pod(), "PyTorchJob", "llama", "u-pt")]), want("u-pt", "PyTorchJob/llama"));
     let labels = json!({"pod-template-hash": "5d9f"});
-    assert_eq!(
-        run(&[labelled(owned(pod(), "ReplicaSet", "web-5d9f", "u-rs"), labels)]),
-        want("u-rs", "Deployment/web")
-    );
+    assert_eq!(run(&[labelled(owned(pod(), "ReplicaSet", "web-5d9f", "u-rs"), labels)]), want("u-rs", "Deployment/web"));
     let set = owned(owner_json("ReplicaSet", "web-5d9f", "u-rs"), "Deployment", "web", "u-dep");
     assert_eq!(run(&[owned(pod(), "ReplicaSet", "web-5d9f", "u-rs"), set]), want("u-dep", "Deployment/web"));
     // Static pods belong to their node, which is no run; a loop ends.
@@ -515,8 +458,7 @@ fn a_run_is_the_topmost_owner() {
 
 #[test]
 fn declarations_are_read_from_annotations() {
-    let annotated =
-        |annotations: Value| with(pod_json("p1", json!({"nvidia.com/gpu": "1"})), "/metadata/annotations", annotations);
+    let annotated = |annotations: Value| with(pod_json("p1", json!({"nvidia.com/gpu": "1"})), "/metadata/annotations", annotations);
     let holder = one_holder(&[annotated(json!({
         "gpuledger.io/bandwidth": "expected", "gpuledger.io/standby": "true",
         "gpuledger.io/checkpoints": "2026-10-06T10:00:00Z, 2026-10-06T09:30:00Z,2026-10-06T10:00:00Z",
@@ -528,8 +470,7 @@ fn declarations_are_read_from_annotations() {
     assert_eq!(holder.resumed_from_ms, Some(ms("2026-10-06T08:00:00Z")));
     assert_eq!(holder.recompute_until_ms, Some(ms("2026-10-06T09:20:00Z")));
     assert!(
-        !holder.annotations.contains_key("big")
-            && !holder.annotations.contains_key("kubectl.kubernetes.io/last-applied-configuration")
+        !holder.annotations.contains_key("big") && !holder.annotations.contains_key("kubectl.kubernetes.io/last-applied-configuration")
     );
     for annotations in [
         json!({"gpuledger.io/slo": "p95 < 2 s"}),
@@ -538,30 +479,22 @@ fn declarations_are_read_from_annotations() {
     ] {
         assert!(one_holder(&[annotated(annotations)]).standby_declared);
     }
-    for annotations in
-        [json!({"gpuledger.io/standby": "false"}), json!({"autoscaling.knative.dev/min-scale": "0"}), json!({})]
-    {
+    for annotations in [json!({"gpuledger.io/standby": "false"}), json!({"autoscaling.knative.dev/min-scale": "0"}), json!({})] {
         assert!(!one_holder(&[annotated(annotations)]).standby_declared);
     }
     // A minimum of replicas on the owner.
-    let service =
-        with(owner_json("InferenceService", "llm", "u-is"), "/spec", json!({"predictor": {"minReplicas": 1}}));
+    let service = with(owner_json("InferenceService", "llm", "u-is"), "/spec", json!({"predictor": {"minReplicas": 1}}));
     let deployment = owned(owner_json("Deployment", "llm", "u-d"), "InferenceService", "llm", "u-is");
-    assert!(
-        one_holder(&[owned(annotated(json!({})), "Deployment", "llm", "u-d"), deployment, service]).standby_declared
-    );
+    assert!(one_holder(&[owned(annotated(json!({})), "Deployment", "llm", "u-d"), deployment, service]).standby_declared);
     let wrong = parse_items(&[annotated(json!({"gpuledger.io/checkpoints": "2026-10-06T10:00:00Z,noon"}))]);
     assert_eq!((wrong.value.holders[0].checkpoints_ms.len(), wrong.rejects.len()), (1, 1));
 }
 
 #[test]
 fn labels_of_the_namespace_fill_in() {
-    let namespace =
-        json!({"kind": "Namespace", "metadata": {"name": "train", "labels": {"team": "ranking", "tier": "prod"}}});
-    let holder = one_holder(&[
-        with(pod_json("p1", json!({"nvidia.com/gpu": "1"})), "/metadata/labels", json!({"tier": "test"})),
-        namespace,
-    ]);
+    let namespace = json!({"kind": "Namespace", "metadata": {"name": "train", "labels": {"team": "ranking", "tier": "prod"}}});
+    let holder =
+        one_holder(&[with(pod_json("p1", json!({"nvidia.com/gpu": "1"})), "/metadata/labels", json!({"tier": "test"})), namespace]);
     assert_eq!((holder.labels["team"].as_str(), holder.labels["tier"].as_str()), ("ranking", "test"));
 }
 
@@ -623,12 +556,7 @@ fn what_is_unreadable_is_told_and_the_rest_kept() {
 fn ing_1_splitting_and_repeating_a_dump_changes_nothing() {
     let annotations = json!({"gpu-memory": "10240"});
     let items = [
-        node_json(
-            "n1",
-            json!({"nvidia.com/gpu.memory": "40960"}),
-            json!({"nvidia.com/gpu": "8"}),
-            json!({"nvidia.com/gpu": "8"}),
-        ),
+        node_json("n1", json!({"nvidia.com/gpu.memory": "40960"}), json!({"nvidia.com/gpu": "8"}), json!({"nvidia.com/gpu": "8"})),
         owned(with(pod_json("p1", json!({})), "/metadata/annotations", annotations), "Job", "j", "u-j"),
         owned(owner_json("Job", "j", "u-j"), "JobSet", "s", "u-s"),
         json!({"kind": "Namespace", "metadata": {"name": "train", "labels": {"team": "ranking"}}}),

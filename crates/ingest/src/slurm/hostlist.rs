@@ -103,16 +103,7 @@ mod tests {
         assert_eq!(expand("r[1-2]n[1-2]-ib").unwrap(), "r1n1-ib r1n2-ib r2n1-ib r2n2-ib");
         assert_eq!(expand("gpu1").unwrap(), "gpu1");
         assert_eq!(expand("").unwrap(), "");
-        for text in [
-            "gpu[1-",
-            "gpu1]",
-            "gpu[3-1]",
-            "gpu[a-b]",
-            "gpu[1-99999999]",
-            "a[1-60000]b[1-60000]",
-            "gpu[[1]]",
-            "None assigned",
-        ] {
+        for text in ["gpu[1-", "gpu1]", "gpu[3-1]", "gpu[a-b]", "gpu[1-99999999]", "a[1-60000]b[1-60000]", "gpu[[1]]", "None assigned"] {
             assert_eq!(expand(text), None, "{text}");
         }
     }

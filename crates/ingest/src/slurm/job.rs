@@ -25,13 +25,9 @@ pub(super) fn parse_state(text: &str) -> Option<State> {
     let word = text.split_whitespace().next().unwrap_or_default();
     Some(match word {
         "PENDING" | "REVOKED" => State::HoldsNothing,
-        "RUNNING" | "SUSPENDED" | "COMPLETING" | "CONFIGURING" | "RESIZING" | "SIGNALING" | "STAGE_OUT" | "STOPPED" => {
-            State::Holds
-        }
+        "RUNNING" | "SUSPENDED" | "COMPLETING" | "CONFIGURING" | "RESIZING" | "SIGNALING" | "STAGE_OUT" | "STOPPED" => State::Holds,
         "COMPLETED" => State::Ended(Outcome::Succeeded),
-        "FAILED" | "NODE_FAIL" | "BOOT_FAIL" | "OUT_OF_MEMORY" | "LAUNCH_FAILED" | "RECONFIG_FAIL" => {
-            State::Ended(Outcome::Failed)
-        }
+        "FAILED" | "NODE_FAIL" | "BOOT_FAIL" | "OUT_OF_MEMORY" | "LAUNCH_FAILED" | "RECONFIG_FAIL" => State::Ended(Outcome::Failed),
         "PREEMPTED" => State::Ended(Outcome::Preempted),
         "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" => State::Ended(Outcome::Requeued),
         "CANCELLED" => State::Ended(Outcome::Cancelled),
@@ -70,11 +66,7 @@ pub(super) fn apply_comment(holder: &mut Holder, text: &str, zone: &TimeZone, li
                 ("checkpoint", Some(time_ms)) => holder.checkpoints_ms.push(time_ms),
                 ("resumed_from", Some(time_ms)) => holder.resumed_from_ms = Some(time_ms),
                 (_, Some(time_ms)) => holder.recompute_until_ms = Some(time_ms),
-                (_, None) => refusals.reject(
-                    line,
-                    "Comment",
-                    format!("{key}={} is no time; write 2026-10-06T12:00:00", excerpt(value)),
-                ),
+                (_, None) => refusals.reject(line, "Comment", format!("{key}={} is no time; write 2026-10-06T12:00:00", excerpt(value))),
             },
             "standby" => holder.standby_declared |= value.eq_ignore_ascii_case("true"),
             "bandwidth" => holder.bandwidth_expected |= value.eq_ignore_ascii_case("expected"),

@@ -17,8 +17,7 @@ use crate::refusals::{Refusals, excerpt, foreign_encoding, without_mark};
 const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// Columns whose text people write, and which may therefore hold a `|`.
-const FREE_TEXT: &[&str] =
-    &["jobname", "comment", "admincomment", "systemcomment", "submitline", "workdir", "extra", "wckey", "reason"];
+const FREE_TEXT: &[&str] = &["jobname", "comment", "admincomment", "systemcomment", "submitline", "workdir", "extra", "wckey", "reason"];
 
 /// Most delimiters inside the texts of one row; what has more is no row of sacct.
 const MAX_SURPLUS: usize = 1024;
@@ -50,14 +49,10 @@ pub fn parse_sacct(file: &str, bytes: &[u8], cluster: &str, zone: &TimeZone) -> 
     }
     if reader.clusters.len() > 1 {
         let names: Vec<&str> = reader.clusters.iter().map(String::as_str).take(8).collect();
-        let message = format!(
-            "rows of several clusters ({}) were all taken as {cluster}; give one file per cluster",
-            names.join(", ")
-        );
+        let message = format!("rows of several clusters ({}) were all taken as {cluster}; give one file per cluster", names.join(", "));
         reader.refusals.notice("slurm_several_clusters", message);
     }
-    let placements =
-        Placements { nodes: reader.nodes.into_values().collect(), holders: reader.holders, reservations: Vec::new() };
+    let placements = Placements { nodes: reader.nodes.into_values().collect(), holders: reader.holders, reservations: Vec::new() };
     let (rejects, notices) = reader.refusals.finish();
     Parsed { value: merge_placements(vec![placements]), rows, rejects, notices }
 }
@@ -198,10 +193,8 @@ impl Reader<'_> {
         }
         let gpus = parse_tres(row.cell("reqtres"));
         if !gpus.is_none() {
-            self.refusals.notice(
-                "slurm_requested_tres",
-                "jobs without AllocTRES hold what they asked for (ReqTRES), which may be less or more",
-            );
+            self.refusals
+                .notice("slurm_requested_tres", "jobs without AllocTRES hold what they asked for (ReqTRES), which may be less or more");
         }
         gpus
     }
@@ -217,22 +210,12 @@ impl Reader<'_> {
             Some(elapsed_ms) => Ok((outcome, Some(from_ms.saturating_add(elapsed_ms)))),
             None => Err((
                 "End",
-                format!(
-                    "an ended job ({}) without an End; add ElapsedRaw, or mend it with sacctmgr show runaway",
-                    row.cell("state")
-                ),
+                format!("an ended job ({}) without an End; add ElapsedRaw, or mend it with sacctmgr show runaway", row.cell("state")),
             )),
         }
     }
 
-    fn holder(
-        &mut self,
-        line: u64,
-        row: &Row,
-        job: &str,
-        gpus: &Gpus,
-        (from_ms, to_ms, outcome): (i64, Option<i64>, Outcome),
-    ) {
+    fn holder(&mut self, line: u64, row: &Row, job: &str, gpus: &Gpus, (from_ms, to_ms, outcome): (i64, Option<i64>, Outcome)) {
         let list = row.cell("nodelist");
         let Some(nodes) = hostlist::expand(list).filter(|nodes| !nodes.is_empty()) else {
             // A job that was cancelled or requeued before it had nodes.
@@ -268,8 +251,7 @@ impl Reader<'_> {
             self.refusals.notice("slurm_requeued", message);
         }
         if gpus.mps_share_ppm().is_some() {
-            self.refusals
-                .notice("declared_slurm_mps", "shares are declared by gres/mps, taken as hundredths of one device");
+            self.refusals.notice("declared_slurm_mps", "shares are declared by gres/mps, taken as hundredths of one device");
         }
         for name in &nodes {
             let node = self.nodes.entry(name.clone()).or_insert_with(|| job::named_node(self.cluster, name));
@@ -280,18 +262,14 @@ impl Reader<'_> {
 }
 
 /// The command whose output is read.
-const COMMAND: &str =
-    "sacct -P -D -o JobID,JobName,State,Account,User,Submit,Start,End,NodeList,AllocTRES,ElapsedRaw,Partition,Comment";
+const COMMAND: &str = "sacct -P -D -o JobID,JobName,State,Account,User,Submit,Start,End,NodeList,AllocTRES,ElapsedRaw,Partition,Comment";
 
 impl Columns {
     /// The row's cells by column. A delimiter inside a text that people write gives a cell too many: the column
     /// is found under which all the others still make sense.
     fn row(&self, text: &str, zone: &TimeZone) -> Result<Row<'_>, String> {
         let mut cells: Vec<&str> = text.split(self.delimiter).collect();
-        if self.has_trailing_delimiter
-            && cells.len() > self.names.len()
-            && cells.last().is_some_and(|c| c.trim().is_empty())
-        {
+        if self.has_trailing_delimiter && cells.len() > self.names.len() && cells.last().is_some_and(|c| c.trim().is_empty()) {
             cells.pop();
         }
         let (have, want) = (cells.len(), self.names.len());
@@ -299,24 +277,19 @@ impl Columns {
             return Err(format!("the row has {have} of {want} columns: it was cut short; run {COMMAND}"));
         }
         if have == want {
-            return Ok(Row {
-                cells: self.names.iter().map(String::as_str).zip(cells.iter().map(|c| c.to_string())).collect(),
-            });
+            return Ok(Row { cells: self.names.iter().map(String::as_str).zip(cells.iter().map(|c| c.to_string())).collect() });
         }
         let extra = have - want;
         let refusal = || format!("the row has {have} columns for {want}: a | inside a text; leave that column out");
         if extra > MAX_SURPLUS {
             return Err(refusal());
         }
-        let places: Vec<usize> =
-            (0..want).filter(|&at| self.names.get(at).is_some_and(|n| FREE_TEXT.contains(&n.as_str()))).collect();
+        let places: Vec<usize> = (0..want).filter(|&at| self.names.get(at).is_some_and(|n| FREE_TEXT.contains(&n.as_str()))).collect();
         // One wide text; else two (a job's name stands again in its submit line).
         let alone = places.iter().map(|&place| vec![(place, extra)]);
         let pairs = places.iter().enumerate().flat_map(|(at, &first)| {
             let seconds = places.iter().skip(at + 1);
-            seconds.flat_map(move |&second| {
-                (1..extra.min(MAX_SPLITS)).map(move |part| vec![(first, part), (second, extra - part)])
-            })
+            seconds.flat_map(move |&second| (1..extra.min(MAX_SPLITS)).map(move |part| vec![(first, part), (second, extra - part)]))
         });
         let mut rows = alone.chain(pairs).filter_map(|wide| self.row_with_wide_columns(&cells, &wide));
         rows.find(|row| is_sensible(row, zone)).ok_or_else(refusal)
@@ -352,11 +325,7 @@ fn read_header(text: &str) -> Option<Columns> {
 fn missing_column(header: &Columns) -> Option<&'static str> {
     let has = |name: &str| header.names.iter().any(|n| n.eq_ignore_ascii_case(name));
     let counts = ["alloctres", "allocgres", "reqtres", "reqgres"];
-    REQUIRED
-        .iter()
-        .copied()
-        .find(|name| !has(name))
-        .or_else(|| (!counts.iter().any(|name| has(name))).then_some("AllocTRES"))
+    REQUIRED.iter().copied().find(|name| !has(name)).or_else(|| (!counts.iter().any(|name| has(name))).then_some("AllocTRES"))
 }
 
 /// Whether the cells of known form have it.

@@ -178,15 +178,11 @@ impl Reader<'_> {
             }
         }
         // The time that a running job has run tells when scontrol was asked.
-        let asked_ms =
-            record.value("RunTime").and_then(job::parse_elapsed_ms).map(|run_ms| from_ms.saturating_add(run_ms));
+        let asked_ms = record.value("RunTime").and_then(job::parse_elapsed_ms).map(|run_ms| from_ms.saturating_add(run_ms));
         let planned = |key: &&str| state == State::Holds || *key != "LastSchedEval";
-        let seen_ms =
-            ["SubmitTime", "LastSchedEval"].iter().filter(|key| planned(key)).filter_map(|key| self.time(key)).max();
+        let seen_ms = ["SubmitTime", "LastSchedEval"].iter().filter(|key| planned(key)).filter_map(|key| self.time(key)).max();
         holder.last_record_ms = Some(from_ms).max(holder.to_ms).max(asked_ms).max(seen_ms);
-        let rows = nodes
-            .iter()
-            .map(|name| Node { last_record_ms: holder.last_record_ms, ..job::named_node(self.cluster, name) });
+        let rows = nodes.iter().map(|name| Node { last_record_ms: holder.last_record_ms, ..job::named_node(self.cluster, name) });
         let rows = rows.collect();
         (Some(holder), rows)
     }
@@ -211,8 +207,7 @@ impl Reader<'_> {
             // In the order of the job's nodes, and only those.
             return nodes.iter().filter_map(|node| by_node.remove(node)).flatten().collect();
         }
-        let total =
-            ["AllocTRES", "TRES"].iter().find_map(|key| self.record.value(key)).map(parse_tres).unwrap_or_default();
+        let total = ["AllocTRES", "TRES"].iter().find_map(|key| self.record.value(key)).map(parse_tres).unwrap_or_default();
         job::divide(&total, nodes)
     }
 
@@ -225,13 +220,11 @@ impl Reader<'_> {
             let counted = gres.filter(|g| !g.is_none()).or_else(|| configured.clone()).unwrap_or_default();
             let model = counted.model().map(str::to_string);
             let capacity = boards_of(&counted);
-            let offered = configured
-                .filter(|c| c.total > 0)
-                .map_or(capacity, |c| boards_of(&Gpus { by_type: counted.by_type.clone(), ..c }));
+            let offered =
+                configured.filter(|c| c.total > 0).map_or(capacity, |c| boards_of(&Gpus { by_type: counted.by_type.clone(), ..c }));
             node.capacity_devices = Some(capacity);
             node.allocatable_devices = Some(offered.min(capacity));
-            node.mig_resources =
-                counted.instances().into_iter().map(|(p, n)| (p, u32::try_from(n).unwrap_or(u32::MAX))).collect();
+            node.mig_resources = counted.instances().into_iter().map(|(p, n)| (p, u32::try_from(n).unwrap_or(u32::MAX))).collect();
             node.accelerator_model = model;
         }
         if let Some(id) = record.value("InstanceId") {
@@ -244,10 +237,7 @@ impl Reader<'_> {
         let is_closed = |word: &str| word.starts_with("DRAIN") || word.starts_with("DOWN") || word.starts_with("FAIL");
         node.is_cordoned = state.split(['+', '*', '~', '#', '!', '%', '$', '@', '^', '-']).any(is_closed);
         // `Reason=bad fan [root@2026-10-06T10:00:00]`
-        let since = record
-            .value("Reason")
-            .and_then(|reason| reason.rsplit_once('@'))
-            .map(|(_, time)| time.trim_end_matches(']'));
+        let since = record.value("Reason").and_then(|reason| reason.rsplit_once('@')).map(|(_, time)| time.trim_end_matches(']'));
         let since_ms = since.and_then(|text| parse_time(text, self.zone));
         if node.is_cordoned {
             node.cordoned_from_ms = since_ms;
@@ -263,12 +253,8 @@ impl Reader<'_> {
     fn reservation(&mut self, nodes: &[Node]) -> Vec<Reservation> {
         let record = self.record;
         let name = record.value("ReservationName").unwrap_or_default().to_string();
-        let (Some(from_ms), Some(names)) = (self.time("StartTime"), record.value("Nodes").and_then(hostlist::expand))
-        else {
-            self.refusals.notice(
-                "slurm_reservation_without_nodes",
-                "reservations without a start or without nodes keep nothing free",
-            );
+        let (Some(from_ms), Some(names)) = (self.time("StartTime"), record.value("Nodes").and_then(hostlist::expand)) else {
+            self.refusals.notice("slurm_reservation_without_nodes", "reservations without a start or without nodes keep nothing free");
             return Vec::new();
         };
         let gpus = record.value("TRES").map(parse_tres).unwrap_or_default();
@@ -284,17 +270,11 @@ impl Reader<'_> {
         if gpus.total > 0 {
             return job::divide(&gpus, &names).iter().map(|claim| row(&claim.node, claim.count)).collect();
         }
-        let capacity = |name: &str| {
-            nodes.iter().find(|n| n.name == name && n.capacity_devices.is_some()).and_then(|n| n.capacity_devices)
-        };
-        let rows: Vec<Reservation> = names
-            .iter()
-            .filter_map(|node| capacity(node).map(|count| row(node, count)))
-            .filter(|r| r.count > 0)
-            .collect();
+        let capacity = |name: &str| nodes.iter().find(|n| n.name == name && n.capacity_devices.is_some()).and_then(|n| n.capacity_devices);
+        let rows: Vec<Reservation> =
+            names.iter().filter_map(|node| capacity(node).map(|count| row(node, count))).filter(|r| r.count > 0).collect();
         if rows.is_empty() {
-            let message =
-                "a reservation lists no GPUs, and its nodes are not in the same file: put scontrol show node into it";
+            let message = "a reservation lists no GPUs, and its nodes are not in the same file: put scontrol show node into it";
             self.refusals.notice("slurm_reservation_without_gpus", message);
         }
         rows

@@ -58,10 +58,7 @@ fn rows_of_a_cluster_become_holders() {
     let first = named(holders, "1");
     assert_eq!(first.key, "slurm/hpc/1/2026-12-01T15:25:28Z");
     assert_eq!(first.run, "slurm/hpc/1");
-    assert_eq!(
-        (first.account.as_deref(), first.user.as_deref(), first.workload.as_str()),
-        (Some("ml"), Some("root"), "Job/wrap")
-    );
+    assert_eq!((first.account.as_deref(), first.user.as_deref(), first.workload.as_str()), (Some("ml"), Some("root"), "Job/wrap"));
     assert_eq!((first.outcome, first.to_ms), (Outcome::Succeeded, Some(ms("2026-12-01T15:26:28Z"))));
     assert_eq!(counts(first), [("gpu1", 3)], "typed and untyped counts are the same GPUs");
     let second = named(holders, "2");
@@ -101,7 +98,8 @@ fn t57_old_and_poor_columns_are_understood() {
     assert_eq!(parsed.value.holders[0].claims[0].count, 2);
     assert!(parsed.notices.iter().any(|n| n.kind == "slurm_requested_tres"));
     // The order is free, -p ends its lines with a delimiter, names come in any case, lines may end in CR LF.
-    let trailing = "\u{feff}AllocTRES|End|start|state|NodeList|JobId|\r\ngres/gpu=2|2026-10-06T10:00:00|2026-10-06T09:00:00|FAILED|gpu1|7|\r\n";
+    let trailing =
+        "\u{feff}AllocTRES|End|start|state|NodeList|JobId|\r\ngres/gpu=2|2026-10-06T10:00:00|2026-10-06T09:00:00|FAILED|gpu1|7|\r\n";
     assert_eq!(holders(trailing)[0].outcome, Outcome::Failed);
     let missing = sacct("JobID|State|Start|NodeList|AllocTRES\n7|COMPLETED|x|gpu1|gres/gpu=1\n");
     assert_eq!(missing.rejects[0].field, "End");
@@ -116,9 +114,7 @@ c|8|COMPLETED|2026-10-06T09:00:00|2026-10-06T10:00:00|gpu1|sbatch --wrap x | y |
     let holders = holders(text);
     let rows: Vec<_> = holders.iter().map(|h| (h.name.as_str(), h.claims[0].count, h.checkpoints_ms.len())).collect();
     assert_eq!(rows, [("a|b", 2, 1), ("c", 1, 0)]);
-    let odd = sacct(
-        "JobID|State|Start|End|NodeList|AllocTRES\n7|COMPLETED|2026-10-06T09:00:00|2026-10-06T10:00:00|gpu1|x|gres/gpu=2\n",
-    );
+    let odd = sacct("JobID|State|Start|End|NodeList|AllocTRES\n7|COMPLETED|2026-10-06T09:00:00|2026-10-06T10:00:00|gpu1|x|gres/gpu=2\n");
     assert_eq!(odd.rejects.len(), 1);
 }
 
@@ -133,18 +129,14 @@ fn requeued_incarnations_are_holders_of_one_run() {
     let outcomes: Vec<_> = holders.iter().map(|h| h.outcome).collect();
     assert_eq!(outcomes, [Outcome::Requeued, Outcome::Preempted, Outcome::Failed]);
     assert!(holders.iter().all(|h| h.run == "slurm/hpc/8"));
-    let last_only = sacct(
-        "JobID|State|Start|End|NodeList|AllocTRES|Restarts\n8|RUNNING|2026-12-01T15:39:12|Unknown|gpu2|gres/gpu=1|2\n",
-    );
+    let last_only = sacct("JobID|State|Start|End|NodeList|AllocTRES|Restarts\n8|RUNNING|2026-12-01T15:39:12|Unknown|gpu2|gres/gpu=1|2\n");
     assert!(last_only.notices.iter().any(|n| n.kind == "slurm_requeued"));
 }
 
 #[test]
 fn states_and_times_without_sense_are_refused() {
     let row = |state: &str, start: &str, end: &str, elapsed: &str| {
-        sacct(&format!(
-            "JobID|State|Start|End|NodeList|AllocTRES|ElapsedRaw\n8|{state}|{start}|{end}|gpu2|gres/gpu=1|{elapsed}\n"
-        ))
+        sacct(&format!("JobID|State|Start|End|NodeList|AllocTRES|ElapsedRaw\n8|{state}|{start}|{end}|gpu2|gres/gpu=1|{elapsed}\n"))
     };
     assert_eq!(row("BEWITCHED", "2026-12-01T15:00:00", "Unknown", "").rejects[0].field, "State");
     assert_eq!(row("RUNNING", "soon", "Unknown", "").rejects[0].field, "Start");
@@ -152,9 +144,7 @@ fn states_and_times_without_sense_are_refused() {
     let mended = row("FAILED", "2026-12-01T15:00:00", "Unknown", "60");
     assert_eq!(mended.value.holders[0].to_ms, Some(ms("2026-12-01T15:01:00Z")));
     assert_eq!(row("SUSPENDED", "2026-12-01T15:00:00", "Unknown", "60").value.holders[0].outcome, Outcome::Alive);
-    let odd_nodes = sacct(
-        "JobID|State|Start|End|NodeList|AllocTRES\n8|FAILED|2026-12-01T15:00:00|2026-12-01T15:00:01|gpu[1-|gres/gpu=1\n",
-    );
+    let odd_nodes = sacct("JobID|State|Start|End|NodeList|AllocTRES\n8|FAILED|2026-12-01T15:00:00|2026-12-01T15:00:01|gpu[1-|gres/gpu=1\n");
     assert_eq!(odd_nodes.rejects[0].field, "NodeList");
 }
 
@@ -186,10 +176,8 @@ fn slices_and_shares_become_claims() {
 7|RUNNING|2026-10-06T09:00:00|Unknown|gpu1|gres/gpu:1g.10gb=2,gres/gpu=2\n\
 8|RUNNING|2026-10-06T09:00:00|Unknown|gpu1|cpu=1,gres/mps=25\n\
 9|RUNNING|2026-10-06T09:00:00|Unknown|gpu1|cpu=1,gres/shard=2\n";
-    let claims: Vec<_> = holders(text)
-        .iter()
-        .map(|h| (h.claims[0].count, h.claims[0].mig_profile.clone(), h.claims[0].fraction_ppm))
-        .collect();
+    let claims: Vec<_> =
+        holders(text).iter().map(|h| (h.claims[0].count, h.claims[0].mig_profile.clone(), h.claims[0].fraction_ppm)).collect();
     assert_eq!(claims, [(2, Some("1g.10gb".into()), None), (1, None, Some(250_000)), (1, None, None)]);
 }
 
@@ -252,10 +240,7 @@ fn scontrol_names_the_devices_of_running_jobs() {
     assert_eq!(parsed.rows, 5);
     let holders = &parsed.value.holders;
     let jobs: Vec<_> = holders.iter().map(|h| (h.uid.as_str(), h.outcome)).collect();
-    assert_eq!(
-        jobs,
-        [("1", Outcome::Alive), ("12", Outcome::Succeeded), ("2", Outcome::Alive), ("3_1", Outcome::Alive)]
-    );
+    assert_eq!(jobs, [("1", Outcome::Alive), ("12", Outcome::Succeeded), ("2", Outcome::Alive), ("3_1", Outcome::Alive)]);
     let first = named(holders, "1");
     assert_eq!((first.claims[0].count, first.claims[0].device_indices.as_slice()), (3, &[0, 1, 2][..]));
     assert_eq!(
@@ -271,8 +256,7 @@ fn scontrol_names_the_devices_of_running_jobs() {
     assert_eq!(counts(named(holders, "3_1")), [("gpu2", 1)]);
     assert_eq!(named(holders, "12").to_ms, Some(ms("2026-12-01T15:00:00Z")));
     // One record per line says the same.
-    let one_line: String =
-        SHOW_JOB.split("\n\n").map(|record| record.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect();
+    let one_line: String = SHOW_JOB.split("\n\n").map(|record| record.split_whitespace().collect::<Vec<_>>().join(" ") + "\n").collect();
     assert_eq!(scontrol(&one_line).value, parsed.value);
 }
 
@@ -284,11 +268,7 @@ fn sacct_and_scontrol_make_one_holder() {
     let merged = merge_placements(vec![records.clone(), accounting.clone()]);
     assert_eq!(merged, merge_placements(vec![accounting.clone(), records.clone(), accounting]));
     let job = named(&merged.holders, "2");
-    assert_eq!(
-        (job.outcome, job.to_ms),
-        (Outcome::Succeeded, Some(ms("2026-12-01T15:28:00Z"))),
-        "the end that accounting knows"
-    );
+    assert_eq!((job.outcome, job.to_ms), (Outcome::Succeeded, Some(ms("2026-12-01T15:28:00Z"))), "the end that accounting knows");
     assert_eq!(counts(job), [("gpu1", 1), ("gpu2", 2), ("gpu3", 2)], "the devices that scontrol knew, not equal parts");
     assert_eq!(job.claims[1].device_indices, [0, 2]);
     assert_eq!(job.checkpoints_ms.len(), 1);
@@ -336,17 +316,11 @@ fn scontrol_names_the_machines_of_nodes() {
         (first.machine_id.as_deref(), first.cloud, first.instance_type.as_deref()),
         (Some("i-0123456789abcdef0"), Some(Cloud::Aws), Some("p5.48xlarge"))
     );
-    assert_eq!(
-        (first.capacity_devices, first.allocatable_devices, first.accelerator_model.as_deref()),
-        (Some(8), Some(8), Some("h100"))
-    );
+    assert_eq!((first.capacity_devices, first.allocatable_devices, first.accelerator_model.as_deref()), (Some(8), Some(8), Some("h100")));
     assert_eq!((first.is_cordoned, first.cordoned_from_ms), (true, Some(ms("2026-12-01T15:25:29Z"))));
     assert_eq!((first.from_ms, first.last_record_ms), (None, Some(ms("2026-12-01T15:25:29Z"))));
     let second = node(nodes, "gpu2");
-    assert_eq!(
-        (second.machine_id.as_deref(), second.instance_type.as_deref(), second.is_cordoned),
-        (None, None, false)
-    );
+    assert_eq!((second.machine_id.as_deref(), second.instance_type.as_deref(), second.is_cordoned), (None, None, false));
     assert_eq!((node(nodes, "gpu3").capacity_devices, node(nodes, "gpu3").is_cordoned), (Some(0), false));
     let sliced = node(nodes, "gpu4");
     assert_eq!(
@@ -354,18 +328,14 @@ fn scontrol_names_the_machines_of_nodes() {
         (Some(8), &[("1g.10gb".to_string(), 14)][..], true)
     );
     // Accounting knows the name only, and adds nothing to what scontrol told.
-    let named =
-        sacct("JobID|State|Start|End|NodeList|AllocTRES\n7|RUNNING|2026-10-06T09:00:00|Unknown|gpu1|gres/gpu=1\n")
-            .value;
+    let named = sacct("JobID|State|Start|End|NodeList|AllocTRES\n7|RUNNING|2026-10-06T09:00:00|Unknown|gpu1|gres/gpu=1\n").value;
     let merged = merge_placements(vec![named, parsed.value.clone()]);
     assert_eq!(node(&merged.nodes, "gpu1"), first);
 }
 
 #[test]
 fn a_cloud_node_that_was_two_machines_is_two_rows() {
-    let at = |machine: &str, time: &str| {
-        format!("NodeName=gpu1 Gres=gpu:h100:8 State=IDLE InstanceId={machine} BootTime={time}\n")
-    };
+    let at = |machine: &str, time: &str| format!("NodeName=gpu1 Gres=gpu:h100:8 State=IDLE InstanceId={machine} BootTime={time}\n");
     let text = at("i-0aaaaaaaa", "2026-10-06T09:00:00") + "\n" + &at("i-0bbbbbbbb", "2026-10-07T09:00:00");
     let nodes = scontrol(&text).value.nodes;
     let rows: Vec<_> = nodes.iter().map(|n| (n.machine_id.as_deref().unwrap(), n.from_ms, n.to_ms)).collect();

@@ -91,11 +91,10 @@ pub(super) fn parse_tres(text: &str) -> Gpus {
 pub(super) fn parse_gres(text: &str) -> Gpus {
     let mut gpus = Gpus::default();
     for item in split_outside_parentheses(text) {
-        let (name, detail) =
-            match item.split_once("(IDX:").or_else(|| item.split_once("(S:")).or_else(|| item.split_once("(CNT:")) {
-                Some((name, detail)) => (name, detail.trim_end_matches(')')),
-                None => (item, ""),
-            };
+        let (name, detail) = match item.split_once("(IDX:").or_else(|| item.split_once("(S:")).or_else(|| item.split_once("(CNT:")) {
+            Some((name, detail)) => (name, detail.trim_end_matches(')')),
+            None => (item, ""),
+        };
         let mut parts = name.trim().split(':');
         let gres = parts.next().unwrap_or_default();
         let parts: Vec<&str> = parts.filter(|part| *part != "(null)").collect();
@@ -158,8 +157,7 @@ fn mig_profile_in(kind: &str) -> Option<String> {
     let is_alone = start == 0 || kind.get(..start)?.ends_with(['_', '-', '.']);
     let memory = kind.get(at + 2..)?;
     let digits = memory.bytes().take_while(u8::is_ascii_digit).count();
-    let is_profile =
-        is_alone && slices.bytes().all(|b| b.is_ascii_digit()) && digits > 0 && memory.get(digits..)?.starts_with("gb");
+    let is_profile = is_alone && slices.bytes().all(|b| b.is_ascii_digit()) && digits > 0 && memory.get(digits..)?.starts_with("gb");
     is_profile.then(|| mig::normalize_profile(kind.get(start..).unwrap_or_default()))
 }
 
@@ -199,10 +197,7 @@ mod tests {
     fn slices_and_shares_are_told_apart() {
         let gpus = parse_tres("gres/gpu:1g.10gb=2,gres/gpu=2");
         assert_eq!(gpus.instances(), BTreeMap::from([("1g.10gb".to_string(), 2)]));
-        assert_eq!(
-            parse_gres("gpu:nvidia_h100_80gb_hbm3_1g.10gb:7").instances(),
-            BTreeMap::from([("1g.10gb".to_string(), 7)])
-        );
+        assert_eq!(parse_gres("gpu:nvidia_h100_80gb_hbm3_1g.10gb:7").instances(), BTreeMap::from([("1g.10gb".to_string(), 7)]));
         assert!(parse_tres("gres/gpu:h100_80gb=1").instances().is_empty());
         let gpus = parse_tres("gres/mps=25");
         assert_eq!((gpus.total, gpus.mps_share_ppm()), (0, Some(250_000)));
