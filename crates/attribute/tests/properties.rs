@@ -42,7 +42,7 @@ fn charge(number: usize, raw: (u8, i64, u8, i64, i64, u8, u8)) -> Charge {
             provider: "AWS".into(),
             account: format!("00{}", number % 2),
             period: "2026-09".into(),
-            currency: if number % 5 == 0 { "EUR" } else { "USD" }.into(),
+            currency: if number.is_multiple_of(5) { "EUR" } else { "USD" }.into(),
         },
         cloud: Cloud::Aws,
         billing_from_ms: START_MS,
@@ -50,7 +50,7 @@ fn charge(number: usize, raw: (u8, i64, u8, i64, i64, u8, u8)) -> Charge {
         charge_from_ms: from,
         charge_to_ms: from + minutes * 60_000,
         category,
-        is_correction: status % 7 == 0,
+        is_correction: status.is_multiple_of(7),
         billed: effective,
         effective,
         list: None,
@@ -58,22 +58,22 @@ fn charge(number: usize, raw: (u8, i64, u8, i64, i64, u8, u8)) -> Charge {
         invoice_id: None,
         invoice_issuer: None,
         sub_account_id: None,
-        service_name: Some(if status % 11 == 0 { "AWS Support" } else { "AmazonEC2" }.into()),
-        service_category: Some(if status % 5 == 0 { "Storage" } else { "Compute" }.into()),
+        service_name: Some(if status.is_multiple_of(11) { "AWS Support" } else { "AmazonEC2" }.into()),
+        service_category: Some(if status.is_multiple_of(5) { "Storage" } else { "Compute" }.into()),
         resource_id: usage.then(|| format!("i-{machine}")),
         resource_name: None,
         resource_type: None,
         region_id: None,
         availability_zone: None,
         sku_id: None,
-        sku_meter: (machine % 2 == 0).then(|| "BoxUsage:p4d.24xlarge".into()),
+        sku_meter: (machine.is_multiple_of(2)).then(|| "BoxUsage:p4d.24xlarge".into()),
         sku_price_id: None,
         sku_price_details: None,
         charge_description: None,
         pricing_category: None,
         pricing_quantity: None,
         pricing_unit: None,
-        consumed_quantity: (status % 3 != 0).then_some(Decimal { mantissa: i128::from(minutes) * 100 / 60, scale: 2 }),
+        consumed_quantity: (!status.is_multiple_of(3)).then_some(Decimal { mantissa: i128::from(minutes) * 100 / 60, scale: 2 }),
         consumed_unit: Some("Hours".into()),
         commitment_id: None,
         commitment_status: (status == 1).then(|| "Unused".into()),
@@ -93,9 +93,9 @@ fn node(machine: u8, devices: u32, record: RecordKind) -> Node {
         record,
         machine_id: Some(format!("i-{machine}")),
         cloud: Some(Cloud::Aws),
-        instance_type: (machine % 3 == 0).then(|| "p4d.24xlarge".into()),
+        instance_type: (machine.is_multiple_of(3)).then(|| "p4d.24xlarge".into()),
         region: None,
-        from_ms: (machine % 2 == 0).then_some(START_MS + 600_000),
+        from_ms: (machine.is_multiple_of(2)).then_some(START_MS + 600_000),
         to_ms: None,
         capacity_devices: Some(devices),
         allocatable_devices: Some(devices.saturating_sub(u32::from(machine % 4 == 1))),
@@ -116,7 +116,7 @@ fn holder(number: usize, raw: (u8, u32, i64, i64, u8)) -> Holder {
     let outcome = outcomes[outcome as usize % 5];
     Holder {
         key: format!("k8s/c/ns/p{number}/u{number}"),
-        record: if machine % 2 == 0 { RecordKind::KubernetesDump } else { RecordKind::SlurmAccounting },
+        record: if machine.is_multiple_of(2) { RecordKind::KubernetesDump } else { RecordKind::SlurmAccounting },
         cluster: "c".into(),
         namespace: Some("ns".into()),
         account: None,
@@ -139,9 +139,9 @@ fn holder(number: usize, raw: (u8, u32, i64, i64, u8)) -> Holder {
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         addresses: Vec::new(),
-        bandwidth_expected: number % 2 == 0,
-        standby_declared: number % 7 == 0,
-        checkpoints_ms: if number % 3 == 0 { vec![START_MS + from * 1_000 + 777_777] } else { Vec::new() },
+        bandwidth_expected: number.is_multiple_of(2),
+        standby_declared: number.is_multiple_of(7),
+        checkpoints_ms: if number.is_multiple_of(3) { vec![START_MS + from * 1_000 + 777_777] } else { Vec::new() },
         resumed_from_ms: None,
         recompute_until_ms: None,
         last_record_ms: None,
@@ -176,7 +176,7 @@ fn telemetry(units: &[(u8, u8, Vec<(u16, u32)>, u8)]) -> Telemetry {
             let slot = out.sightings.entry(key).or_insert((time, time));
             *slot = (slot.0.min(time), slot.1.max(time));
             out.scrapes.entry((host.clone(), format!("x{}", gpu % 2))).or_default().push(time);
-            if value % 3 == 0 {
+            if value.is_multiple_of(3) {
                 let label = HolderLabel::Pod { namespace: "ns".into(), pod: format!("p{}", value % 8) };
                 out.holder_labels.entry((host.clone(), unit.clone(), label)).or_default().push(time);
             }

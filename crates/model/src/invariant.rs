@@ -218,10 +218,10 @@ pub fn attr_1(charges: &[Charge], ledger: &Ledger) -> Held {
             unless(is_same, "ATTR-1", || format!("{}: pools are not the rows of the bill", closing.scope.id()))?;
         }
     }
-    for scope in posted.keys().chain(rows.keys()) {
-        return Err(Breach { id: "ATTR-1", what: format!("{} is not closed", scope.id()) });
+    match posted.keys().chain(rows.keys()).next() {
+        Some(scope) => Err(Breach { id: "ATTR-1", what: format!("{} is not closed", scope.id()) }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn total(amounts: &[Decimal]) -> Option<Decimal> {

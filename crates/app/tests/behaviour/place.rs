@@ -34,9 +34,9 @@ impl Place {
     /// USD 36.000000000001 an hour, tax, a credit in another currency.
     pub fn small() -> Place {
         let place = Place::empty();
-        place.file("bill.csv", &bill(&rows()));
+        place.file("bill.csv", bill(&rows()));
         place.file("placements.json", NODE_AND_POD);
-        place.file("telemetry.prom", &lines().concat());
+        place.file("telemetry.prom", lines().concat());
         place
     }
 
@@ -124,17 +124,4 @@ pub fn lines() -> Vec<String> {
         }
     }
     lines
-}
-
-/// The recorded files that are at hand beside the repository, if they are.
-pub fn recorded(folder: &str) -> Option<PathBuf> {
-    let shared = std::env::var_os("GPULEDGER_SHARED")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"));
-    let folder = shared.join("data").join(folder);
-    if !folder.is_dir() {
-        println!("skipped: no {}", folder.display());
-        return None;
-    }
-    Some(folder)
 }

@@ -9,8 +9,11 @@ use arrow_schema::{DataType, Field, Fields, Schema};
 
 use super::record::MEASURES;
 
+/// A table's name, and what makes its schema.
+pub type Table = (&'static str, fn() -> Schema);
+
 /// Every table by its name.
-pub const TABLES: [(&str, fn() -> Schema); 17] = [
+pub const TABLES: [Table; 17] = [
     ("samples", samples),
     ("windows", windows),
     ("window_signals", window_signals),
