@@ -148,7 +148,10 @@ fn holder(number: usize, raw: (u8, u32, i64, i64, u8)) -> Holder {
     }
 }
 
-fn telemetry(units: &[(u8, u8, Vec<(u16, u32)>, u8)]) -> Telemetry {
+/// Machine, board, samples (gap, value), instance.
+type UnitSeed = (u8, u8, Vec<(u16, u32)>, u8);
+
+fn telemetry(units: &[UnitSeed]) -> Telemetry {
     let mut out = Telemetry::default();
     for (machine, gpu, samples, instance) in units {
         let host = Host { cluster: None, name: format!("n{machine}") };
