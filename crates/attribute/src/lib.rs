@@ -25,6 +25,7 @@ pub mod record;
 mod remark;
 pub mod rules;
 mod run;
+pub mod share;
 pub mod spread;
 pub mod standing;
 pub mod window;

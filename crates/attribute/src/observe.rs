@@ -12,9 +12,10 @@ use gpuledger_model::tables::telemetry::{
 use gpuledger_model::time::{HOUR_MS, Window, WindowSet, floor_to};
 
 use crate::device::{self, Boards, SightingsByHost, UnitKind, UnitSpan};
-use crate::holding::{self, Activity, Evidence, HeldSpan, Holdings};
+use crate::holding::{self, Activity, Evidence, Holdings};
 use crate::machine::Machine;
 use crate::rules::RuleBook;
+use crate::share::{self, HeldSpan};
 use crate::standing::{self, Steps, Voice};
 use crate::window::{WindowField, WindowRows};
 
@@ -238,7 +239,7 @@ pub fn observe(
     for id in ids {
         let spans: Vec<&UnitSpan> = units.iter().filter(|u| u.id == id).collect();
         let board = spans.first().map(|u| u.board.clone()).unwrap_or_default();
-        let held = holding::held_spans(&holdings.rows, id, &mut over_declared);
+        let held = share::held_spans(&holdings.rows, id, &mut over_declared);
         let mut edges: Vec<i64> = held.iter().flat_map(|h| [h.window.from_ms, h.window.to_ms]).collect();
         edges.extend(spans.iter().flat_map(|u| [u.window.from_ms, u.window.to_ms]));
         edges.sort_unstable();

@@ -10,10 +10,11 @@ use gpuledger_model::tables::telemetry::{Field, Host};
 use gpuledger_model::time::{Window, WindowSet};
 
 use crate::device::{UnitKind, UnitSpan};
-use crate::holding::{self, Holding, Holdings, Part};
+use crate::holding::{Holding, Holdings, Part};
 use crate::machine::Machine;
 use crate::observe::{MachineRecord, SignalMeans};
 use crate::run::Observed;
+use crate::share;
 use crate::window::{FieldColumn, WindowField, WindowRows};
 
 const KINDS: [(UnitKind, &str); 6] = [
@@ -287,7 +288,7 @@ pub fn from_tables(tables: &RecordTables, label_holders: Vec<Holder>) -> Option<
     for record in records.values_mut() {
         let rows = &record.holdings.rows;
         for (id, unit) in &mut record.unit_records {
-            unit.held = holding::held_spans(rows, id, &mut BTreeSet::new());
+            unit.held = share::held_spans(rows, id, &mut BTreeSet::new());
         }
     }
     let hosts = tables.hosts.iter().map(|h| Host { cluster: h.cluster.clone(), name: h.name.clone() }).collect();
