@@ -41,6 +41,8 @@ pub struct InputSettings {
     pub store: Option<PathBuf>,
     /// Two deliveries of one scope.
     pub deliveries: Deliveries,
+    /// The inputs come from the simulator, as its configuration file says.
+    pub is_simulated: bool,
 }
 
 /// What bills and samples that lack these mean; marked in the report.
@@ -99,6 +101,9 @@ struct RawConfig {
     slurm_timezone: Option<String>,
     /// Label that joins pods into runs.
     run_label: Option<String>,
+    /// The inputs come from the simulator: the report says so.
+    #[serde(default)]
+    simulated: bool,
     /// As `--window`.
     window: Option<String>,
     /// As `--by`: one or two keys.
@@ -270,6 +275,7 @@ impl Config {
             rules: file(&args.rules, &raw.rules),
             store: file(&args.store, &raw.store),
             deliveries: args.deliveries.or(mistakes.take(configured)).unwrap_or_default(),
+            is_simulated: raw.simulated,
         }
     }
 

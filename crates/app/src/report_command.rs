@@ -38,7 +38,7 @@ pub fn run(args: &ReportArgs, now_ms: i64) -> Result<Exit, Failure> {
     let owners = read_owners(settings.inputs.owners.as_deref())?;
     let outcome = run_pipeline(&settings.inputs)?;
     say_refusals(&outcome);
-    let report = report_of(&outcome, owners.as_ref(), &settings.options, false)?;
+    let report = report_of(&outcome, owners.as_ref(), &settings.options, settings.inputs.is_simulated)?;
     let text = match settings.format {
         ReportFormat::Table => render::table::render(&report),
         ReportFormat::Html => render::html::render(&report),

@@ -4,24 +4,26 @@
 use std::collections::BTreeMap;
 
 use gpuledger_model::cause::{Cause, Class, Confidence};
-use gpuledger_model::money::Decimal;
+use gpuledger_model::money::{Decimal, SCOPE_SCALE_MIN};
 use gpuledger_model::tables::posting::Finding;
 use gpuledger_model::time::{MINUTE_MS, Window, format_rfc3339};
 
+use num_bigint::BigUint;
+
 use crate::rules::RuleBook;
 
-/// Decimals of a finding's amount.
-const FINDING_SCALE: u8 = 10;
-
-/// Decimals of a stretch's amount: a sum of many is still right to the last digit of the finding's.
-const STRETCH_SCALE: u8 = 14;
+/// Decimals that a stretch's amount has beyond its finding's: a sum of many is still right to the last digit. None
+/// beyond 28 in all, so that ten digits stay before the point.
+fn stretch_scale(scale: u8) -> u8 {
+    (scale + 4).min(28).max(scale)
+}
 
 /// A stretch of money: one cause and subject in one currency.
 #[derive(Clone, Debug)]
 pub struct MoneyStretch {
     /// When.
     pub window: Window,
-    /// Amount in units of 10^-14.
+    /// Amount in units of the currency's [`stretch_scale`].
     pub units: i128,
     /// Rule.
     pub rule: &'static str,
@@ -34,24 +36,41 @@ pub struct MoneyStretch {
 /// Money by (cause, subject, currency).
 #[derive(Clone, Debug, Default)]
 pub struct Ground {
+    /// Digits of a currency's findings: the greatest scale of its scopes.
+    scales: BTreeMap<String, u8>,
     rows: BTreeMap<(Cause, String, String), Vec<MoneyStretch>>,
 }
 
-/// A share of an amount: `weight / total` of it, at the scale of stretches, rounded towards zero.
-pub fn share_units(amount: Decimal, weight: u128, total: u128) -> i128 {
-    let amount = amount.rounded(STRETCH_SCALE);
+/// A share of an amount: `weight / total` of it, at `scale` decimals, rounded towards zero.
+fn share_units(amount: Decimal, weight: u128, total: u128, scale: u8) -> i128 {
+    let amount = amount.rounded(scale);
     if total == 0 {
         return 0;
     }
     let magnitude = amount.mantissa.unsigned_abs();
     let units = match magnitude.checked_mul(weight) {
         Some(product) => product / total,
-        None => magnitude / total * weight,
+        None => u128::try_from(BigUint::from(magnitude) * BigUint::from(weight) / BigUint::from(total)).unwrap_or(0),
     };
-    if amount.mantissa < 0 { -(units as i128) } else { units as i128 }
+    let units = i128::try_from(units).unwrap_or(0);
+    if amount.mantissa < 0 { -units } else { units }
 }
 
 impl Ground {
+    /// No money yet; `scales` are the digits of each currency's scopes.
+    pub fn new(scales: BTreeMap<String, u8>) -> Ground {
+        Ground { scales, rows: BTreeMap::new() }
+    }
+
+    fn scale(&self, currency: &str) -> u8 {
+        self.scales.get(currency).copied().unwrap_or(SCOPE_SCALE_MIN)
+    }
+
+    /// The share `weight / total` of an amount, in the units of a stretch of the currency.
+    pub fn share(&self, amount: Decimal, weight: u128, total: u128, currency: &str) -> i128 {
+        share_units(amount, weight, total, stretch_scale(self.scale(currency)))
+    }
+
     /// Adds a stretch.
     pub fn add(&mut self, cause: Cause, subject: &str, currency: &str, stretch: MoneyStretch) {
         self.rows.entry((cause, subject.to_string(), currency.to_string())).or_default().push(stretch);
@@ -62,8 +81,9 @@ impl Ground {
         let mut out = Vec::new();
         let gap_ms = book.findings.gap_minutes_max * MINUTE_MS;
         let least_ms = book.findings.minutes_min * MINUTE_MS;
-        let least_units = book.findings.amount_min * 10i128.pow(u32::from(FINDING_SCALE));
         for ((cause, subject, currency), mut stretches) in self.rows {
+            let scale = self.scales.get(&currency).copied().unwrap_or(SCOPE_SCALE_MIN);
+            let least = Decimal::from_integer(book.findings.amount_min);
             stretches.sort_by(|a, b| (a.window, &a.device, a.rule).cmp(&(b.window, &b.device, b.rule)));
             let mut start = 0;
             while start < stretches.len() {
@@ -76,9 +96,9 @@ impl Ground {
                 let own = &stretches[start..end];
                 let window = Window::new(own[0].window.from_ms, end_ms);
                 let sum: i128 = own.iter().map(|s| s.units).sum();
-                let units = Decimal { mantissa: sum, scale: STRETCH_SCALE }.rounded(FINDING_SCALE).mantissa;
-                if window.duration_ms() >= least_ms && units >= least_units {
-                    out.push(finding(cause, &subject, &currency, own, window, units, book, figures));
+                let amount = Decimal { mantissa: sum, scale: stretch_scale(scale) }.rounded(scale);
+                if window.duration_ms() >= least_ms && amount >= least {
+                    out.push(finding(cause, &subject, &currency, own, window, amount, book, figures));
                 }
                 start = end;
             }
@@ -95,7 +115,7 @@ fn finding(
     currency: &str,
     own: &[MoneyStretch],
     window: Window,
-    units: i128,
+    amount: Decimal,
     book: &RuleBook,
     figures: &dyn Fn(&[MoneyStretch]) -> String,
 ) -> Finding {
@@ -128,7 +148,7 @@ fn finding(
         cause: Some(cause),
         subject: subject.to_string(),
         currency: Some(currency.to_string()),
-        amount: Some(Decimal { mantissa: units, scale: FINDING_SCALE }),
+        amount: Some(amount),
         from_ms: Some(window.from_ms),
         to_ms: Some(window.to_ms),
         confidence,

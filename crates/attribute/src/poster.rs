@@ -73,7 +73,7 @@ impl Poster<'_> {
                 holder => self.holders[holder as usize].key.as_str(),
             };
             for (currency, amount) in &by_currency {
-                let units = find::share_units(*amount, u128::from(stretch.weight), total);
+                let units = self.ground.share(*amount, u128::from(stretch.weight), total, currency);
                 let row = MoneyStretch {
                     window: stretch.window,
                     units,
@@ -219,7 +219,7 @@ impl Poster<'_> {
                 posting.rule = format!("{rule}@{}", self.book.version);
             }
             if matches!(posting.cause.class(), Class::Waste | Class::Unknown) {
-                let units = find::share_units(posting.amount, 1, 1);
+                let units = self.ground.share(posting.amount, 1, 1, &charge.scope.currency);
                 let row = MoneyStretch { window, units, rule, confidence: Confidence::High, device: String::new() };
                 self.ground.add(posting.cause, &subject, &charge.scope.currency, row);
             }

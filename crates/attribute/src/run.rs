@@ -175,7 +175,13 @@ pub fn ledger(observed: &Observed, input: &Input<'_>) -> Ledger {
         Pool { id: ids[at].clone(), scope: &charge.scope, units, scale, state: State::Reconciled }
     };
 
-    let mut poster = Poster { book, holders: &holders, postings: Vec::new(), ground: Ground::default(), findings: Vec::new() };
+    let mut digits: BTreeMap<String, u8> = BTreeMap::new();
+    for (scope, scale) in &scales {
+        let slot = digits.entry(scope.currency.clone()).or_insert(*scale);
+        *slot = (*slot).max(*scale);
+    }
+    let ground = Ground::new(digits);
+    let mut poster = Poster { book, holders: &holders, postings: Vec::new(), ground, findings: Vec::new() };
     let mut seen_rows = vec![false; input.charges.len()];
     let all_signs: Vec<Signs> = spans.iter().zip(records).map(|(spans, record)| spans.signs(record)).collect();
     for (at, record) in records.iter().enumerate() {

@@ -186,7 +186,8 @@ impl World {
 
     /// A configuration that names the world's inputs, for `gpuledger report --config`.
     fn configuration(&self) -> String {
-        let mut text = String::from("# Simulated data.\n[[bills]]\npath = \"bills\"\n\n[[telemetry]]\npath = \"telemetry\"\n");
+        let mut text =
+            String::from("# Simulated data.\nsimulated = true\n\n[[bills]]\npath = \"bills\"\n\n[[telemetry]]\npath = \"telemetry\"\n");
         for cluster in self.clusters() {
             text.push_str(&format!("\n[[placements]]\npath = \"placements/{cluster}\"\ncluster = \"{cluster}\"\n"));
         }
