@@ -16,7 +16,7 @@ use crate::holding::{self, Activity, Evidence, Holdings};
 use crate::machine::Machine;
 use crate::rules::RuleBook;
 use crate::share::{self, HeldSpan};
-use crate::standing::{self, Steps, Voice};
+use crate::standing::{self, Steps, StepsBuilder, Voice};
 use crate::window::{WindowField, WindowRows};
 
 /// The record of one unit.
@@ -437,9 +437,7 @@ impl<'a> MachineSteps<'a> {
             let signal = |field| index.signals.get(&(&source, field)).copied();
             if let (Some(total), Some(idle)) = (signal(SignalField::HostCpuTotal), signal(SignalField::HostCpuIdle)) {
                 let mut busy = standing::counter_ratio_steps(idle, total);
-                for value in &mut busy.value {
-                    *value = 1_000_000 - *value;
-                }
+                busy.value = busy.value.iter().map(|idle| 1_000_000 - idle).collect();
                 out.host_cpu = out.host_cpu.filled_by(&busy);
             }
             if let (Some(total), Some(iowait)) = (signal(SignalField::HostCpuTotal), signal(SignalField::HostCpuIowait)) {
@@ -576,7 +574,7 @@ impl<'a> MachineSteps<'a> {
         let total = self.of(unit, Field::MemoryTotal);
         let free = self.of(unit, Field::MemoryFree);
         let reserved = self.of(unit, Field::MemoryReserved);
-        let mut out = Steps::default();
+        let mut out = StepsBuilder::default();
         let mut cursors = [0usize; 3];
         for at in 0..used.value.len() {
             let time = used.from_ms[at];
@@ -599,7 +597,7 @@ impl<'a> MachineSteps<'a> {
                 out.push(used.from_ms[at], used.to_ms[at], ratio);
             }
         }
-        out
+        out.finish()
     }
 
     fn pcie(&self, unit: &str) -> Steps {
@@ -640,7 +638,7 @@ fn add(left: &Steps, right: &Steps) -> Steps {
 
 /// A function of two step functions where both have a value.
 fn combine(left: &Steps, right: &Steps, f: impl Fn(i64, i64) -> i64) -> Steps {
-    let mut out = Steps::default();
+    let mut out = StepsBuilder::default();
     let (mut a, mut b) = (0, 0);
     while a < left.value.len() && b < right.value.len() {
         let from = left.from_ms[a].max(right.from_ms[b]);
@@ -652,7 +650,7 @@ fn combine(left: &Steps, right: &Steps, f: impl Fn(i64, i64) -> i64) -> Steps {
             b += 1;
         }
     }
-    out
+    out.finish()
 }
 
 fn clip(column: &Column, window: Window) -> std::borrow::Cow<'_, Column> {

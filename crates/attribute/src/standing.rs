@@ -3,26 +3,35 @@
 
 use std::collections::BTreeMap;
 
+use arrow_buffer::ScalarBuffer;
 use gpuledger_model::tables::telemetry::Column;
 use gpuledger_model::time::{DAY_MS, HOUR_MS, MINUTE_MS, Window, WindowSet, floor_to};
 
 use crate::rules::RuleBook;
 
-/// Values on disjoint intervals in order of time: a step function with holes.
+/// Values on disjoint intervals in order of time: a step function with holes, as three Arrow columns. Copies share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// First millisecond of each interval.
-    pub from_ms: Vec<i64>,
+    pub from_ms: ScalarBuffer<i64>,
     /// First millisecond after it.
-    pub to_ms: Vec<i64>,
+    pub to_ms: ScalarBuffer<i64>,
     /// Value on it.
-    pub value: Vec<i64>,
+    pub value: ScalarBuffer<i64>,
 }
 
-impl Steps {
-    /// Whether there is no interval.
-    pub fn is_empty(&self) -> bool {
-        self.from_ms.is_empty()
+/// Steps in the making.
+#[derive(Debug, Default)]
+pub struct StepsBuilder {
+    from_ms: Vec<i64>,
+    to_ms: Vec<i64>,
+    value: Vec<i64>,
+}
+
+impl StepsBuilder {
+    /// Room for so many intervals.
+    pub fn with_capacity(count: usize) -> StepsBuilder {
+        StepsBuilder { from_ms: Vec::with_capacity(count), to_ms: Vec::with_capacity(count), value: Vec::with_capacity(count) }
     }
 
     /// Adds an interval after the last; empty ones are dropped.
@@ -32,6 +41,18 @@ impl Steps {
             self.to_ms.push(to_ms);
             self.value.push(value);
         }
+    }
+
+    /// The columns, without a copy.
+    pub fn finish(self) -> Steps {
+        Steps { from_ms: self.from_ms.into(), to_ms: self.to_ms.into(), value: self.value.into() }
+    }
+}
+
+impl Steps {
+    /// Whether there is no interval.
+    pub fn is_empty(&self) -> bool {
+        self.from_ms.is_empty()
     }
 
     /// The time covered.
@@ -44,23 +65,23 @@ impl Steps {
         if holes.parts().is_empty() {
             return self.clone();
         }
-        let mut out = Steps::default();
+        let mut out = StepsBuilder::default();
         for at in 0..self.from_ms.len() {
             let own = WindowSet::from_windows(vec![Window::new(self.from_ms[at], self.to_ms[at])]);
             for part in own.minus(holes).parts() {
                 out.push(part.from_ms, part.to_ms, self.value[at]);
             }
         }
-        out
+        out.finish()
     }
 
     /// Only the intervals inside of `window`.
     pub fn clipped(&self, window: Window) -> Steps {
-        let mut out = Steps::default();
+        let mut out = StepsBuilder::default();
         for at in 0..self.from_ms.len() {
             out.push(self.from_ms[at].max(window.from_ms), self.to_ms[at].min(window.to_ms), self.value[at]);
         }
-        out
+        out.finish()
     }
 
     /// This where it has a value, the other in its holes.
@@ -74,11 +95,11 @@ impl Steps {
             rows.extend((0..steps.value.len()).map(|at| (steps.from_ms[at], steps.to_ms[at], steps.value[at])));
         }
         rows.sort_unstable();
-        let mut out = Steps::default();
+        let mut out = StepsBuilder::default();
         for (from, to, value) in rows {
             out.push(from, to, value);
         }
-        out
+        out.finish()
     }
 
     /// Covered milliseconds and time-weighted sum within a window.
@@ -131,8 +152,7 @@ fn standing_caps(times_ms: &[i64], book: &RuleBook) -> BTreeMap<i64, i64> {
 /// gaps that start in its hour.
 pub fn gauge_steps(column: &Column, book: &RuleBook) -> Steps {
     let times = &column.times_ms;
-    let mut out =
-        Steps { from_ms: Vec::with_capacity(times.len()), to_ms: Vec::with_capacity(times.len()), value: Vec::with_capacity(times.len()) };
+    let mut out = StepsBuilder::with_capacity(times.len());
     let caps = standing_caps(times, book);
     let mut hour = i64::MIN;
     let mut cap = 0;
@@ -145,7 +165,7 @@ pub fn gauge_steps(column: &Column, book: &RuleBook) -> Steps {
         let next = times.get(at + 1).copied().unwrap_or(i64::MAX);
         out.push(*time, next.min(time.saturating_add(cap)), column.values[at]);
     }
-    out
+    out.finish()
 }
 
 /// The end of standing of the last sample at or before each time, for any one series: what `faulty` counts from.
@@ -168,7 +188,7 @@ pub fn standing_end(times_ms: &[i64], at: usize, book: &RuleBook) -> i64 {
 /// A counter: the mean rate between two samples, in steps of the counter's unit per second; a reset ends
 /// the interval.
 pub fn counter_rate_steps(column: &Column) -> Steps {
-    let mut out = Steps::default();
+    let mut out = StepsBuilder::default();
     for at in 1..column.times_ms.len() {
         let (from, to) = (column.times_ms[at - 1], column.times_ms[at]);
         let rise = column.values[at] - column.values[at - 1];
@@ -178,12 +198,12 @@ pub fn counter_rate_steps(column: &Column) -> Steps {
         let rate = i128::from(rise) * 1000 / i128::from(to - from).max(1);
         out.push(from, to, rate.min(i128::from(i64::MAX)) as i64);
     }
-    out
+    out.finish()
 }
 
 /// The ratio of two counters of one producer between samples that both have, in parts per million.
 pub fn counter_ratio_steps(part: &Column, whole: &Column) -> Steps {
-    let mut out = Steps::default();
+    let mut out = StepsBuilder::default();
     let mut last: Option<(i64, i64, i64)> = None;
     let mut at_whole = 0;
     for (at, time) in part.times_ms.iter().enumerate() {
@@ -203,7 +223,7 @@ pub fn counter_ratio_steps(part: &Column, whole: &Column) -> Steps {
         }
         last = Some(own);
     }
-    out
+    out.finish()
 }
 
 /// The time in which values of a producer are stale: its energy counter of the board is present and does
@@ -261,7 +281,7 @@ pub fn choose_voices(mut voices: Vec<Voice<'_>>) -> (Steps, WindowSet) {
     }
     hours.sort_unstable();
     hours.dedup();
-    let mut out = Steps::default();
+    let mut out = StepsBuilder::default();
     let mut overlaps = Vec::new();
     for hour in hours {
         let window = Window::new(hour, hour + HOUR_MS);
@@ -293,7 +313,7 @@ pub fn choose_voices(mut voices: Vec<Voice<'_>>) -> (Steps, WindowSet) {
             overlaps.extend(spans[at + 1..].iter().map(|right| left.intersect(*right)));
         }
     }
-    (out, WindowSet::from_windows(overlaps))
+    (out.finish(), WindowSet::from_windows(overlaps))
 }
 
 #[cfg(test)]
@@ -317,7 +337,7 @@ mod tests {
     #[test]
     fn counters_give_rates_and_a_reset_ends_the_interval() {
         let steps = counter_rate_steps(&column(&[(0, 100), (10, 300), (20, 50), (30, 60)]));
-        assert_eq!((steps.from_ms, steps.value), (vec![0, 20_000], vec![20, 1]));
+        assert_eq!((steps.from_ms.to_vec(), steps.value.to_vec()), (vec![0, 20_000], vec![20, 1]));
         let ratio = counter_ratio_steps(&column(&[(0, 0), (10, 1)]), &column(&[(0, 0), (10, 3)]));
         assert_eq!(ratio.value, vec![333_333]);
     }

@@ -245,10 +245,10 @@ mod tests {
         let mut rows = WindowRows::cut(&observed, &[400_000]);
         assert_eq!(rows.from_ms, vec![0, 300_000, 400_000, 600_000]);
         assert_eq!(rows.observed_ms, vec![200_000, 100_000, 200_000, 100_000]);
-        let mut steps = Steps::default();
+        let mut steps = crate::standing::StepsBuilder::default();
         steps.push(100_000, 350_000, 10);
         steps.push(350_000, 700_000, 20);
-        rows.add(WindowField::Engine, &steps);
+        rows.add(WindowField::Engine, &steps.finish());
         let mean = rows.mean(WindowField::Engine, 1, 0.8).unwrap();
         assert_eq!((mean.sum, mean.covered_ms), (1_500_000, 100_000));
         assert_eq!(rows.extremes(WindowField::Engine, 1), Some((10, 20)));
