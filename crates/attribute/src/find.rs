@@ -23,7 +23,7 @@ fn stretch_scale(scale: u8) -> u8 {
 pub struct MoneyStretch {
     /// When.
     pub window: Window,
-    /// Amount in units of the currency's [`stretch_scale`].
+    /// Amount, in units a little finer than the digits of the currency's findings.
     pub units: i128,
     /// Rule.
     pub rule: &'static str,
